@@ -1,0 +1,70 @@
+#include "planner/describe/check_model.hpp"
+#include "planner/describe/huggingface_families.hpp"
+
+namespace zeroplan::describe {
+
+std::int64_t required_size(MapReader& config, std::initializer_list<std::string_view> keys,
+                           std::int64_t maximum) {
+  for (const std::string_view key : keys) {
+    if (config.has(key)) return config.integer(key, 1, maximum).value_or(0);
+  }
+  config.missing(*keys.begin(), "a whole number");
+  return 0;
+}
+
+std::int64_t size_or(MapReader& config, std::string_view key, std::int64_t fallback, std::int64_t maximum) {
+  if (!config.has(key)) return fallback;
+  return config.integer(key, 1, maximum).value_or(0);
+}
+
+bool flag_or(MapReader& config, std::string_view key, bool fallback) {
+  return config.boolean(key).value_or(fallback);
+}
+
+bool is_null(MapReader& config, std::string_view key) {
+  const Value* value = config.any(key);
+  return value != nullptr && value->kind == Value::Kind::null;
+}
+
+void read_activation(MapReader& config, std::string_view key, std::string_view fallback, Model& model) {
+  const std::string name = config.string(key).value_or(std::string(fallback));
+  if (name.find("gelu") != std::string::npos) {
+    model.activation = Activation::gelu;
+  } else if (name == "silu" || name == "swish") {
+    model.activation = Activation::silu;
+  } else if (name == "relu") {
+    model.activation = Activation::relu;
+  } else {
+    config.problem(key, "found " + quoted(name) + ", expected a gelu, silu or relu");
+  }
+}
+
+void read_sizes(MapReader& config, Model& model) {
+  model.hidden = required_size(config, {"hidden_size"}, kMaxHidden);
+  model.layers = required_size(config, {"num_hidden_layers"}, kMaxLayers);
+  model.heads = required_size(config, {"num_attention_heads"}, kMaxHeads);
+  model.vocabulary = required_size(config, {"vocab_size"}, kMaxVocabulary);
+  model.max_sequence = size_or(config, "max_position_embeddings", 0, kMaxSequence);
+}
+
+void read_head_dim(MapReader& config, Model& model) {
+  model.head_dim = size_or(config, "head_dim", 0, kMaxHeadDim);
+  if (model.head_dim == 0 && model.heads > 0 && model.hidden % model.heads == 0) {
+    model.head_dim = model.hidden / model.heads;
+  }
+}
+
+void read_kv_heads(MapReader& config, Model& model, std::int64_t fallback) {
+  if (fallback == 0 || is_null(config, "num_key_value_heads")) fallback = model.heads;
+  model.kv_heads = size_or(config, "num_key_value_heads", fallback, kMaxHeads);
+}
+
+void read_tied(MapReader& config, Model& model, bool fallback) {
+  model.tied_embeddings = flag_or(config, "tie_word_embeddings", fallback);
+}
+
+void add_extra(Model& model, std::string_view name, ExtraParameters::Per per, Elements elements) {
+  model.extra.push_back({.name = std::string(name), .per = per, .elements = elements});
+}
+
+}  // namespace zeroplan::describe

@@ -1,0 +1,79 @@
+#include "planner/describe/check_model.hpp"
+#include "planner/describe/huggingface_families.hpp"
+
+namespace zeroplan::describe {
+
+namespace {
+
+struct Defaults {
+  std::string_view type;
+  std::int64_t kv_heads = 0;  // 0: as many as heads
+  std::int64_t head_dim = 0;  // 0: hidden / heads
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+};
+
+// What the transformers library takes for keys that a file of this type leaves out.
+constexpr Defaults kDefaults[] = {
+    {"llama"},     {"mistral", 8},
+    {"qwen2", 32}, {"qwen3", 32, 128, QueryKeyNorm::head},
+    {"phi3"},      {"olmo2", 0, 0, QueryKeyNorm::full},
+};
+
+Bias llama_biases(MapReader& config, bool attention) {
+  const bool mlp = flag_or(config, "mlp_bias", false);
+  if (mlp && !attention) {
+    config.problem(
+        "mlp_bias",
+        "found true, expected attention_bias true beside it: biases on the MLP only are not modelled");
+  }
+  if (mlp) return Bias::all;
+  return attention ? Bias::qkvo : Bias::none;
+}
+
+}  // namespace
+
+void read_llama(MapReader& config, std::string_view type, Model& model) {
+  Defaults defaults;
+  for (const Defaults& candidate : kDefaults) {
+    if (candidate.type == type) defaults = candidate;
+  }
+  read_sizes(config, model);
+  read_kv_heads(config, model, defaults.kv_heads);
+  model.ffn = required_size(config, {"intermediate_size"}, kMaxFfn);
+  read_head_dim(config, model);
+  if (defaults.head_dim > 0 && !config.has("head_dim")) model.head_dim = defaults.head_dim;
+  model.gated_ffn = true;
+  read_activation(config, "hidden_act", "silu", model);
+  model.position = Position::rotary;
+  model.norm = Norm::rms_norm;
+  model.query_key_norm = defaults.query_key_norm;
+  // Qwen2 has its biases on query, key and value without a key that says so.
+  model.biases = type == "qwen2" ? Bias::qkv : llama_biases(config, flag_or(config, "attention_bias", false));
+  read_tied(config, model, false);
+}
+
+void read_gemma(MapReader& config, std::string_view type, Model& model) {
+  model.hidden = required_size(config, {"hidden_size"}, kMaxHidden);
+  model.layers = required_size(config, {"num_hidden_layers"}, kMaxLayers);
+  model.ffn = required_size(config, {"intermediate_size"}, kMaxFfn);
+  // Files of multimodal Gemma 3 state only what differs from these.
+  const bool third = type == "gemma3_text";
+  const bool first = type == "gemma";
+  model.vocabulary = third ? size_or(config, "vocab_size", 262208, kMaxVocabulary)
+                           : required_size(config, {"vocab_size"}, kMaxVocabulary);
+  model.heads = third ? size_or(config, "num_attention_heads", 8, kMaxHeads)
+                      : required_size(config, {"num_attention_heads"}, kMaxHeads);
+  read_kv_heads(config, model, first ? 16 : 4);
+  model.head_dim = size_or(config, "head_dim", 256, kMaxHeadDim);
+  model.max_sequence = size_or(config, "max_position_embeddings", third ? 131072 : 8192, kMaxSequence);
+  model.gated_ffn = true;
+  model.activation = Activation::gelu;
+  model.position = Position::rotary;
+  model.norm = Norm::rms_norm;
+  model.norms_per_layer = first ? 2 : 4;
+  if (third) model.query_key_norm = QueryKeyNorm::head;
+  model.biases = flag_or(config, "attention_bias", false) ? Bias::qkvo : Bias::none;
+  read_tied(config, model, true);
+}
+
+}  // namespace zeroplan::describe
