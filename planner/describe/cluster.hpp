@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/describe/document.hpp"
+#include "planner/units.hpp"
+
+// The machine: a device (GPU or CPU), a node of some of them, a cluster of nodes. Read from
+// hardware_profiles/*.yaml or a file of the same form (docs/hardware.md). Rates are dense (no structured
+// sparsity) and one direction.
+namespace zeroplan::describe {
+
+// A figure with where it comes from. Absent where nobody published one: nothing is guessed.
+struct Figure {
+  double value = 0;
+  std::string source;
+  std::string note;
+  bool assumed = false;  // taken over from another device or rule; `note` says which
+};
+
+// Three capacities of one device, which differ: what the brochure says, what NVML reports, what a CUDA
+// program gets. A CPU has instead its share of the memory of the machine the program runs on.
+struct Capacity {
+  std::optional<Figure> brochure_bytes;
+  std::optional<Figure> nvml_bytes;
+  std::optional<Figure> cuda_bytes;
+  std::optional<Figure> driver_reserved_bytes;  // NVML's figure less CUDA's
+  std::optional<Figure> host_bytes;
+  bool from_host_memory = false;  // resolve_cluster fills host_bytes
+
+  // What a program can use: CUDA's figure, or NVML's less `driver_reserved_bytes`, or the brochure's less the
+  // same, or the share of the host's memory; `basis` says which one it was. Throws std::logic_error when none
+  // is known, which no description that was read or resolved can bring about.
+  Bytes usable_bytes() const;
+  std::string basis() const;
+};
+
+// Memory outside the model that the runtime takes before and beside the first tensor; each is a line of its
+// own.
+struct Overheads {
+  std::optional<Figure> context_bytes;            // CUDA context, driver, loaded kernels
+  std::optional<Figure> library_workspace_bytes;  // cuBLAS and friends, when not handed in
+  std::optional<Figure> communicator_bytes;       // one NCCL communicator (ring) per rank
+  std::optional<Figure> allocator_round_bytes;    // granularity of device allocations
+};
+
+// What a matrix product reached. Where the source gives a range, `tflops` and `fraction_of_peak` are its
+// lower ends.
+struct AttainedMatmul {
+  std::string dtype;
+  std::string shape;
+  double tflops = 0;
+  double tflops_high = 0;
+  std::optional<double> fraction_of_peak, fraction_of_peak_high;
+  std::string source;
+  std::string note;
+};
+
+struct Device {
+  std::string name;
+  std::string title;
+  std::string architecture;
+  Capacity capacity;
+  Overheads overheads;
+  std::optional<Figure> compute_capability, multiprocessors;
+  std::optional<Figure> peak_fp32_tflops, peak_tf32_tflops, peak_fp16_tflops, peak_bf16_tflops,
+      peak_fp8_tflops;
+  std::optional<Figure> memory_gbytes_per_s, memory_measured_gbytes_per_s;
+  std::optional<Figure> nvlink_links, nvlink_gbytes_per_s;  // all links of the device together
+  std::optional<Figure> nccl_link_gbytes_per_s;             // what NCCL counts for one link
+  std::optional<Figure> pcie_gbytes_per_s, host_to_device_gbytes_per_s;
+  std::vector<AttainedMatmul> attained_matmul;
+};
+
+enum class Fabric { nvswitch, cube_mesh, pcie, infinity_fabric, shared_memory };
+
+struct Node {
+  std::string name;
+  std::string title;
+  std::string device;
+  std::int64_t devices = 0;
+  std::string devices_source;
+  Fabric fabric = Fabric::pcie;
+  std::optional<Figure> link_gbytes_per_s_per_device;  // inside the node, one direction
+  std::optional<Figure> nics, nic_gbits_per_s;         // nic_gbits_per_s: of each
+  std::optional<Figure> internode_gbytes_per_s;        // of the whole node, one direction
+  std::optional<Figure> host_memory_bytes;
+  std::string note;
+};
+
+// What one hardware file says. A device: `node` and `nodes` are empty; a node: `nodes` is empty.
+struct HardwareDescription {
+  std::string name;
+  std::string title;
+  Device device;
+  std::optional<Node> node;
+  std::optional<std::int64_t> nodes;
+  std::string source;  // file it was read from
+};
+
+// What --hw names, resolved: `nodes` nodes with `devices_per_node` devices in use. A bare device is a node of
+// one kind of device with as many as asked for.
+struct Cluster {
+  std::string name;
+  Device device;
+  std::optional<Node> node;
+  std::int64_t nodes = 1;
+  std::int64_t devices_per_node = 1;
+  std::string description_source;
+
+  std::int64_t devices() const { return nodes * devices_per_node; }
+};
+
+// `argument`: a device, node or cluster preset (or a documented alias such as v100-32gb, dgx2), or a YAML
+// file. `nodes`, `gpus`: the user's counts, if given; a count that the machine does not allow is a
+// ConfigurationError that says the arithmetic. A cluster preset may be used in part, a node too when it is
+// the only one.
+Cluster resolve_cluster(const std::string& argument, std::optional<std::int64_t> nodes,
+                        std::optional<std::int64_t> gpus);
+
+// Reads a device, node or cluster (docs/hardware.md), strictly. A device or node that it names is looked up
+// among the presets. Throws ConfigurationError.
+HardwareDescription read_hardware_yaml(const Document& document);
+
+struct HardwareName {
+  std::string name;
+  enum class Kind { device, node, cluster } kind;
+  std::string title;
+  std::vector<std::string> aliases;
+};
+// The presets, sorted by file. Costs no parsing.
+std::vector<HardwareName> preset_hardware_names();
+
+// Presets by name or alias, in any case, with or without '-', '_' and '.'; throws ConfigurationError with the
+// nearest name.
+Device find_device(const std::string& name);
+Node find_node(const std::string& name);
+
+// Memory of the machine the program runs on: MemTotal of /proc/meminfo, or the control group's limit where
+// that is lower. Throws ConfigurationError where the system does not say.
+Bytes host_memory_bytes();
+
+// The same from the text of the two files; `cgroup_limit` may be empty or "max".
+std::optional<Bytes> parse_host_memory(const std::string& meminfo, const std::string& cgroup_limit);
+
+}  // namespace zeroplan::describe

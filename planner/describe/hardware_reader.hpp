@@ -1,0 +1,48 @@
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "planner/describe/cluster.hpp"
+#include "planner/describe/document.hpp"
+#include "planner/describe/embedded.hpp"
+
+// The parts that the readers of devices, nodes and clusters share.
+namespace zeroplan::describe {
+
+struct FigureRange {
+  double minimum = 0;
+  double maximum = 0;
+  bool whole = false;
+};
+
+// `key: {value:, source:, note:, assumed:}`, or a bare number, whose source is then the file itself. Absent
+// when the key or the value is absent or null.
+std::optional<Figure> read_figure(MapReader& reader, std::string_view key, FigureRange range);
+
+// A size whose unit is in the key: `stem` with one of _bytes, _kb, _mb, _gb, _tb (powers of 1000) or _kib,
+// _mib, _gib, _tib (powers of 1024). At most one of them. The figure is in whole bytes, from `minimum` to 1
+// PiB.
+std::optional<Figure> read_bytes_figure(MapReader& reader, std::string_view stem, Bytes minimum);
+
+// `name`, `title`, `aliases`: what devices, nodes and clusters begin with. `title` is the name where absent.
+struct Heading {
+  std::string name;
+  std::string title;
+};
+Heading read_heading(MapReader& reader);
+
+// The keys of a device after its heading; enters problems, does not finish the reader.
+Device read_device(MapReader& reader);
+
+// The shipped file of this kind with this name or alias, or nullptr. Reads only the files' first lines.
+const EmbeddedFile* find_preset(std::string_view name, HardwareName::Kind kind);
+const EmbeddedFile* find_preset(std::string_view name);
+
+// "found ..., expected ...; nearest: ..." for a name that is no preset of these kinds.
+std::string unknown_preset(std::string_view name, std::initializer_list<HardwareName::Kind> kinds,
+                           std::string_view expected);
+
+}  // namespace zeroplan::describe
