@@ -1,0 +1,114 @@
+#include "planner/predict/prediction.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/program/compile.hpp"
+
+namespace zeroplan::predict {
+
+namespace {
+
+using describe::Cluster;
+using describe::Figure;
+using describe::Plan;
+using program::Category;
+
+constexpr double kTightFraction = 0.95;
+
+Bytes whole_bytes(double bytes) { return static_cast<Bytes>(bytes + 0.5); }
+
+void add_overhead(Prediction& prediction, std::string name, const std::optional<Figure>& figure,
+                  double times) {
+  if (!figure || times == 0) return;
+  prediction.overheads.push_back({std::move(name), whole_bytes(figure->value * times), figure->source});
+}
+
+void read_overheads(Prediction& prediction, const Plan& plan, const Cluster& cluster) {
+  const describe::Overheads& device = cluster.device.overheads;
+  add_overhead(prediction, "context", device.context_bytes, 1);
+  add_overhead(prediction, "library_workspace", device.library_workspace_bytes, 1);
+  const int communicators = (plan.data_parallel > 1 ? 1 : 0) + (plan.tensor_parallel > 1 ? 1 : 0);
+  add_overhead(prediction, "communicators", device.communicator_bytes, communicators);
+  if (!plan.contiguous_memory && plan.engine.allocator_slack > 0) {
+    const double slack = plan.engine.allocator_slack * static_cast<double>(prediction.memory.peak);
+    prediction.overheads.push_back({"allocator", whole_bytes(slack), plan.engine.source});
+  }
+  for (const OverheadTerm& term : prediction.overheads) prediction.overhead_bytes += term.bytes;
+}
+
+void read_host(Prediction& prediction, const Plan& plan, const Cluster& cluster) {
+  const double processes = static_cast<double>(std::min(plan.devices(), cluster.devices_per_node));
+  const double held = static_cast<double>(prediction.memory.host_peak);
+  const double load = static_cast<double>(plan.engine.host_load_bytes_per_parameter) *
+                      static_cast<double>(prediction.program.parameters);
+  const double each = std::max(held, load) * plan.engine.host_factor;
+  prediction.host_bytes_per_device = whole_bytes(each);
+  prediction.host_bytes_per_node = whole_bytes(each * processes);
+  if (cluster.node && cluster.node->host_memory_bytes) {
+    prediction.host_capacity_bytes = whole_bytes(cluster.node->host_memory_bytes->value);
+  }
+}
+
+void judge(Prediction& prediction) {
+  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); };
+  const Bytes peak = prediction.peak_bytes;
+  const Bytes capacity = prediction.capacity_bytes;
+  if (peak > capacity) {
+    prediction.verdict = Verdict::does_not_fit;
+    prediction.verdict_reason =
+        fmt::format("{:.2f} GiB more than the {:.2f} GiB of one device", gib(peak - capacity), gib(capacity));
+    return;
+  }
+  if (prediction.host_capacity_bytes > 0 && prediction.host_bytes_per_node > prediction.host_capacity_bytes) {
+    prediction.verdict = Verdict::does_not_fit;
+    prediction.verdict_reason =
+        fmt::format("host memory: {:.1f} GiB a node, {:.1f} GiB there", gib(prediction.host_bytes_per_node),
+                    gib(prediction.host_capacity_bytes));
+    return;
+  }
+  prediction.verdict = static_cast<double>(peak) > kTightFraction * static_cast<double>(capacity)
+                           ? Verdict::tight
+                           : Verdict::fits;
+  prediction.verdict_reason =
+      fmt::format("{:.2f} GiB of {:.2f} GiB left", gib(capacity - peak), gib(capacity));
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "fits";
+    case Verdict::tight:
+      return "tight";
+    case Verdict::does_not_fit:
+      break;
+  }
+  return "does_not_fit";
+}
+
+Prediction predict(const describe::Model& model, const Plan& plan, const Cluster& cluster) {
+  Prediction prediction;
+  prediction.program = program::compile(model, plan);
+  prediction.memory = read_memory(prediction.program);
+  prediction.traffic = read_traffic(prediction.program);
+  prediction.work = read_work(prediction.program);
+  const double parameters_of_rank =
+      static_cast<double>(prediction.program.parameters) / static_cast<double>(plan.tensor_parallel);
+  prediction.traffic_psi = prediction.traffic.data_parallel_psi(parameters_of_rank);
+
+  for (const Category category : {Category::parameter, Category::gradient, Category::optimizer_state}) {
+    prediction.model_state_bytes += prediction.memory.persistent[static_cast<std::size_t>(category)];
+  }
+  read_overheads(prediction, plan, cluster);
+  prediction.peak_bytes = prediction.memory.peak + prediction.overhead_bytes;
+  prediction.capacity_bytes = cluster.device.capacity.usable_bytes() - plan.reserve_bytes;
+  prediction.capacity_basis = cluster.device.capacity.basis();
+  read_host(prediction, plan, cluster);
+  judge(prediction);
+  return prediction;
+}
+
+}  // namespace zeroplan::predict

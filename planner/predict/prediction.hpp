@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/describe/plan.hpp"
+#include "planner/predict/memory.hpp"
+#include "planner/predict/traffic.hpp"
+#include "planner/predict/work.hpp"
+#include "planner/program/step_program.hpp"
+
+namespace zeroplan::predict {
+
+// `tight`: fits, but with less than 5 % of the capacity left: what a runtime and an allocator do is not known
+// that well.
+enum class Verdict { fits, tight, does_not_fit };
+std::string_view name_of(Verdict verdict);
+
+// A term of memory that the program does not acquire, with where its figure is from.
+struct OverheadTerm {
+  std::string name;
+  Bytes bytes = 0;
+  std::string source;
+};
+
+// Everything known about one plan before it runs.
+struct Prediction {
+  program::StepProgram program;
+  MemoryProfile memory;
+  Traffic traffic;
+  Work work;
+
+  std::vector<OverheadTerm> overheads;
+  Bytes overhead_bytes = 0;
+  Bytes model_state_bytes = 0;  // parameters, gradients and optimizer state held through the step
+  Bytes peak_bytes = 0;         // memory.peak + overhead_bytes
+  Bytes capacity_bytes = 0;     // what a program can use on the device, less the reserve
+  std::string capacity_basis;
+  Bytes host_bytes_per_device = 0;
+  Bytes host_bytes_per_node = 0;
+  Bytes host_capacity_bytes = 0;  // 0: not known
+  double traffic_psi = 0;
+  Verdict verdict = Verdict::fits;
+  std::string verdict_reason;
+
+  bool fits() const { return verdict != Verdict::does_not_fit; }
+};
+
+Prediction predict(const describe::Model& model, const describe::Plan& plan,
+                   const describe::Cluster& cluster);
+
+}  // namespace zeroplan::predict

@@ -1,0 +1,73 @@
+#include "planner/predict/traffic.hpp"
+
+#include "planner/predict/repetition.hpp"
+
+namespace zeroplan::predict {
+
+namespace {
+
+using program::Group;
+using program::Instruction;
+using program::Op;
+
+// Times the whole vector that a rank sends, for large n: the paper's count (Section 7.1).
+double passes(Op collective) { return collective == Op::all_reduce ? 2 : 1; }
+
+TrafficEntry& entry_of(std::vector<TrafficEntry>& entries, Group group, Op collective, program::Phase phase) {
+  for (TrafficEntry& entry : entries) {
+    if (entry.group == group && entry.collective == collective && entry.phase == phase) return entry;
+  }
+  TrafficEntry& entry = entries.emplace_back();
+  entry.group = group;
+  entry.collective = collective;
+  entry.phase = phase;
+  return entry;
+}
+
+}  // namespace
+
+double Traffic::sent_bytes(Group group) const {
+  double sum = 0;
+  for (const TrafficEntry& entry : entries) sum += entry.group == group ? entry.sent_bytes : 0;
+  return sum;
+}
+
+double Traffic::data_parallel_psi(double parameters_of_rank) const {
+  double elements = 0;
+  for (const TrafficEntry& entry : entries) {
+    if (entry.group == Group::data_parallel) elements += passes(entry.collective) * entry.elements;
+  }
+  return elements / parameters_of_rank;
+}
+
+Traffic read_traffic(const program::StepProgram& program) {
+  Traffic traffic;
+  traffic.entries.reserve(8);
+  for_each_repeated(program, [&](const Instruction& instruction, program::Phase phase, double times) {
+    if (instruction.op == Op::copy_to_host || instruction.op == Op::accumulate_host ||
+        instruction.op == Op::copy_to_device) {
+      const program::Buffer& source = program.buffers[instruction.operands[0].buffer];
+      const double bytes =
+          times * static_cast<double>(instruction.dims[0]) * static_cast<double>(bytes_of(source.type));
+      (instruction.op == Op::copy_to_device ? traffic.to_device_bytes : traffic.to_host_bytes) += bytes;
+      return;
+    }
+    if (instruction.group == Group::none) return;
+    const bool gather = instruction.op == Op::all_gather;
+    const program::Buffer& whole = program.buffers[instruction.operands[gather ? 1 : 0].buffer];
+    const program::GroupInfo& group =
+        instruction.group == Group::data_parallel ? program.data_parallel : program.tensor_parallel;
+    const double n = static_cast<double>(group.size);
+    const double elements = times * static_cast<double>(instruction.dims[0]);
+    const double bytes = elements * static_cast<double>(bytes_of(whole.type));
+    TrafficEntry& entry = entry_of(traffic.entries, instruction.group, instruction.op, phase);
+    entry.calls += times * static_cast<double>(instruction.dims[1]);
+    entry.elements += elements;
+    entry.bytes += bytes;
+    entry.sent_bytes +=
+        instruction.op == Op::broadcast ? bytes : passes(instruction.op) * bytes * (n - 1) / n;
+  });
+  return traffic;
+}
+
+}  // namespace zeroplan::predict

@@ -1,0 +1,68 @@
+#include "planner/predict/work.hpp"
+
+#include "planner/predict/repetition.hpp"
+
+namespace zeroplan::predict {
+
+namespace {
+
+using program::Instruction;
+using program::Op;
+
+// One s x s product of attention over all sequences and heads: 2 b s^2 a d.
+Flops square_product(const Instruction& instruction) {
+  const auto [sequences, sequence, heads, head_dim] = instruction.dims;
+  return 2.0 * static_cast<double>(sequences) * static_cast<double>(sequence) *
+         static_cast<double>(sequence) * static_cast<double>(heads) * static_cast<double>(head_dim);
+}
+
+Flops product(const Instruction& instruction) {
+  return 2.0 * static_cast<double>(instruction.dims[0]) * static_cast<double>(instruction.dims[1]) *
+         static_cast<double>(instruction.dims[2]);
+}
+
+// Of these, what a model's forward and backward need at least: nothing done twice. A flash backward
+// recomputes Q K^T.
+Flops needed_flops(const Instruction& instruction) {
+  if ((instruction.flags & program::kRecomputed) != 0) return 0;
+  if (instruction.op == Op::attention_backward) return 4 * square_product(instruction);
+  return executed_flops(instruction);
+}
+
+}  // namespace
+
+Flops executed_flops(const Instruction& instruction) {
+  switch (instruction.op) {
+    case Op::matmul:
+    case Op::matmul_input_gradient:
+    case Op::matmul_weight_gradient:
+      return product(instruction);
+    case Op::attention_scores:
+    case Op::attention_values:
+      return square_product(instruction);
+    case Op::attention_forward:
+    case Op::attention_values_backward:
+    case Op::attention_scores_backward:
+      return 2 * square_product(instruction);
+    case Op::attention_backward:
+      return 5 * square_product(instruction);
+    default:
+      return 0;
+  }
+}
+
+Work read_work(const program::StepProgram& program) {
+  Work work;
+  for_each_repeated(program, [&](const Instruction& instruction, program::Phase, double times) {
+    const Flops executed = executed_flops(instruction);
+    if (executed == 0) return;
+    work.hardware += times * executed;
+    work.model += times * needed_flops(instruction);
+  });
+  const double ranks = static_cast<double>(program.data_parallel.size * program.tensor_parallel.size);
+  work.hardware_all_ranks = ranks * work.hardware;
+  work.model_all_ranks = ranks * work.model;
+  return work;
+}
+
+}  // namespace zeroplan::predict

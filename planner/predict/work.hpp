@@ -1,0 +1,22 @@
+#pragma once
+
+#include "planner/program/step_program.hpp"
+#include "planner/units.hpp"
+
+// Floating-point operations from the matrix products of a step program. Attention is counted over the whole s
+// x s square (not halved for causality), as in the formulas of Megatron-LM (arXiv 2104.04473) and PaLM's MFU.
+namespace zeroplan::predict {
+
+struct Work {
+  Flops hardware = 0;  // of this rank: everything it executes, recomputation included
+  Flops model = 0;     // of this rank: forward once, backward twice that
+  Flops hardware_all_ranks = 0;
+  Flops model_all_ranks = 0;
+};
+
+// FLOPs of one instruction as executed; 0 for what is not a matrix product.
+Flops executed_flops(const program::Instruction& instruction);
+
+Work read_work(const program::StepProgram& program);
+
+}  // namespace zeroplan::predict

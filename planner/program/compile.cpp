@@ -1,0 +1,154 @@
+#include "planner/program/compile.hpp"
+
+#include <optional>
+
+#include "planner/program/ends.hpp"
+#include "planner/program/layer_stack.hpp"
+#include "planner/program/zero_policy.hpp"
+
+namespace zeroplan::program {
+
+namespace {
+
+using describe::Model;
+using describe::Plan;
+using Kind = describe::ParameterGroup::Kind;
+
+constexpr Elements kScalars =
+    16;  // loss, gradient norm, overflow, loss scale, step count, and room for the executor's
+
+class Compiler {
+ public:
+  Compiler(const Model& model, const Plan& plan, const Shapes& shapes, Builder& builder,
+           std::vector<Unit>& units)
+      : plan_(plan),
+        shapes_(shapes),
+        builder_(builder),
+        units_(units),
+        tied_(model.is_shape() && model.tied_embeddings),
+        zero_(builder, plan, units, tied_) {
+    batch_.scalars = builder.buffer("scalars", DataType::fp32, Category::workspace, kScalars);
+    if (!model.is_shape()) return;
+    batch_.tokens = builder.buffer("tokens", DataType::int32, Category::workspace, shapes.tokens);
+    batch_.targets = builder.buffer("targets", DataType::int32, Category::workspace, shapes.tokens);
+    const Unit& first = units.front();
+    embedding_.emplace(builder, zero_, shapes, first);
+    layers_.emplace(builder, zero_, model, plan, shapes, units);
+    for (const Unit& unit : units) {
+      if (unit.kind == Kind::head) {
+        head_.emplace(builder, zero_, plan, shapes, unit, tied_ ? &first : nullptr, *embedding_);
+      }
+    }
+  }
+
+  void step() {
+    builder_.phase(Phase::setup);
+    builder_.acquire(at(batch_.scalars));
+    zero_.acquire_states();
+    builder_.phase(Phase::forward);
+    zero_.zero_gradients();
+    const std::int64_t passes = plan_.gradient_accumulation;
+    const bool last_differs = ZeroPolicy::effective_stage(plan_) <= 2 && plan_.data_parallel > 1;
+    if (passes > 1 && last_differs) {
+      builder_.times(passes - 1, [&] { micro_batch(false); });
+      micro_batch(true);
+    } else {
+      builder_.times(passes, [&] { micro_batch(true); });
+    }
+    zero_.step(batch_.scalars);
+  }
+
+ private:
+  void micro_batch(bool last) {
+    builder_.phase(Phase::forward);
+    zero_.begin_micro_batch();
+    opaque_forward();
+    if (head_) compute_forward();
+    builder_.phase(Phase::backward);
+    if (head_) compute_backward(last);
+    opaque_backward(last);
+    zero_.end_micro_batch();
+  }
+
+  void compute_forward() {
+    builder_.acquire(at(batch_.tokens));
+    builder_.acquire(at(batch_.targets));
+    layers_->begin();
+    embedding_->acquire_mask();
+    embedding_->forward(batch_, layers_->acquire_input());
+    layers_->forward();
+    head_->forward(batch_, layers_->output());
+  }
+
+  void compute_backward(bool last) {
+    head_->backward(batch_, layers_->output(), layers_->gradient(), last);
+    layers_->backward(last);
+    embedding_->backward(batch_, layers_->gradient(), last);
+    embedding_->release_mask();
+    layers_->end();
+    builder_.release(at(batch_.targets));
+    builder_.release(at(batch_.tokens));
+  }
+
+  // Parameters whose computation is not described are still gathered and reduced as often as the others.
+  void opaque_forward() {
+    for (const Unit& unit : units_) {
+      if (!unit.is_opaque()) continue;
+      zero_.acquire_weights(unit);
+      zero_.gather(unit);
+      zero_.release_weights(unit);
+    }
+  }
+
+  void opaque_backward(bool last) {
+    for (const Unit& unit : units_) {
+      if (!unit.is_opaque()) continue;
+      zero_.acquire_weights(unit);
+      zero_.acquire_gradients(unit);
+      zero_.gather(unit);
+      zero_.reduce(unit, last);
+      zero_.release_gradients(unit);
+      zero_.release_weights(unit);
+    }
+  }
+
+  const Plan& plan_;
+  Shapes shapes_;
+  Builder& builder_;
+  std::vector<Unit>& units_;
+  bool tied_;
+  ZeroPolicy zero_;
+  MicroBatch batch_;
+  std::optional<Embedding> embedding_;
+  std::optional<LayerStack> layers_;
+  std::optional<Head> head_;
+};
+
+}  // namespace
+
+void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepProgram& program) {
+  program.buffers.clear();
+  program.code.clear();
+  program.buffers.reserve(256);
+  program.code.reserve(512);
+  program.data_parallel = {plan.data_parallel, rank.data_parallel};
+  program.tensor_parallel = {plan.tensor_parallel, rank.tensor_parallel};
+  program.layers = model.is_shape() ? model.layers + model.encoder_layers : 0;
+  program.tokens_per_step = plan.global_batch() * plan.sequence;
+  program.states_only = !model.is_shape();
+
+  const int stage = ZeroPolicy::effective_stage(plan);
+  Units units = make_units(model, plan, stage > 0 ? plan.data_parallel : 1, rank);
+  program.parameters = units.parameters;
+  program.active_parameters = units.active_parameters;
+  Builder builder(program, plan.engine.alignment_bytes);
+  Compiler(model, plan, make_shapes(model, plan), builder, units.units).step();
+}
+
+StepProgram compile(const Model& model, const Plan& plan, RankPosition rank) {
+  StepProgram program;
+  compile_into(model, plan, rank, program);
+  return program;
+}
+
+}  // namespace zeroplan::program

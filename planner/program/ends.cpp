@@ -1,0 +1,131 @@
+#include "planner/program/ends.hpp"
+
+namespace zeroplan::program {
+
+Embedding::Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, const Unit& unit)
+    : builder_(builder), zero_(zero), shapes_(shapes), unit_(unit) {
+  if (const LocalTensor* token = unit.find("embedding.token")) {
+    width_ = token->inputs;
+    rows_ = token->outputs;
+    table_ = builder.view("table", unit.weights, token->offset, token->elements());
+    table_gradient_ = builder.view("table_gradient", unit.weight_gradients, token->offset, token->elements());
+  }
+  if (const LocalTensor* position = unit.find("embedding.position")) {
+    positions_ = builder.view("positions", unit.weights, position->offset, position->elements());
+    positions_gradient_ =
+        builder.view("positions_gradient", unit.weight_gradients, position->offset, position->elements());
+  }
+  mask_ = builder.buffer("embedding.mask", DataType::uint8, Category::activation,
+                         shapes.dropout ? shapes.tokens * shapes.hidden : 0);
+}
+
+void Embedding::forward(const MicroBatch& batch, Operand out) {
+  zero_.acquire_weights(unit_);
+  zero_.gather(unit_);
+  builder_.emit(Op::embedding_forward, {shapes_.tokens, width_, rows_},
+                {at(batch.tokens), at(table_), at(positions_), out});
+  emit_tensor_all_reduce(builder_, shapes_, out);
+  if (mask_ != kNoBuffer) {
+    builder_.emit(Op::dropout_forward, {shapes_.tokens * shapes_.hidden}, {out, at(mask_), out});
+  }
+  zero_.release_weights(unit_);
+}
+
+void Embedding::backward(const MicroBatch& batch, Operand gradient, bool last) {
+  zero_.acquire_gradients(unit_);
+  if (mask_ != kNoBuffer) {
+    builder_.emit(Op::dropout_backward, {shapes_.tokens * shapes_.hidden}, {at(mask_), gradient});
+  }
+  builder_.emit(Op::embedding_backward, {shapes_.tokens, width_, rows_},
+                {gradient, at(batch.tokens), at(table_gradient_), at(positions_gradient_)});
+  zero_.reduce(unit_, last);
+  zero_.release_gradients(unit_);
+}
+
+Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Plan& plan, const Shapes& shapes,
+           const Unit& unit, const Unit* tied, const Embedding& embedding)
+    : builder_(builder), zero_(zero), shapes_(shapes), unit_(unit), tied_(tied) {
+  Parameters parameters(builder, unit);
+  norm_ = parameters.norm("final_norm.weight", "final_norm.bias");
+  logits_linear_ = parameters.linear({{"head.weight", "head.bias"}});
+  if (tied != nullptr) {
+    logits_linear_.weight = embedding.table();
+    logits_linear_.weight_gradient = embedding.table_gradient();
+    logits_linear_.inputs = embedding.width();
+    logits_linear_.outputs = builder[embedding.table()].elements / embedding.width();
+  }
+  const std::int64_t tokens = shapes.tokens;
+  const Elements plane = tokens * shapes.hidden;
+  const Elements logits = tokens * logits_linear_.outputs;
+  normed_ = builder.buffer("head.normed", shapes.compute, Category::activation, plane);
+  statistics_ = builder.buffer("head.norm_statistics", DataType::fp32, Category::activation,
+                               norm_.parameters != kNoBuffer ? tokens * shapes.norm_statistics : 0);
+  maximum_ = builder.buffer("head.maximum", DataType::fp32, Category::workspace, tokens);
+  sums_ = builder.buffer("head.sums", DataType::fp32, Category::workspace, 2 * tokens);
+  logits_ =
+      builder.buffer("logits", DataType::fp32, Category::logits, logits, {plan.engine.fp32_logits_copies, 0});
+  // In fp32 the gradient is written over the logits.
+  logits_gradient_ = builder.buffer("logits_gradient", shapes.compute, Category::logits,
+                                    shapes.compute == DataType::fp32 && shapes.in_place ? 0 : logits);
+  normed_gradient_ = builder.buffer("head.normed_gradient", shapes.compute, Category::activation,
+                                    shapes.in_place ? 0 : plane);
+}
+
+void Head::forward(const MicroBatch& batch, Operand in) {
+  const std::int64_t tokens = shapes_.tokens;
+  zero_.acquire_weights(unit_);
+  zero_.gather(unit_);
+  if (tied_ != nullptr) {
+    zero_.acquire_weights(*tied_);
+    zero_.gather(*tied_);
+  }
+  builder_.acquire(at(normed_));
+  builder_.acquire(at(statistics_));
+  if (norm_.parameters != kNoBuffer) {
+    emit_norm(builder_, norm_, tokens, in, at(normed_), at(statistics_));
+  } else {
+    builder_.emit(Op::copy, {tokens * shapes_.hidden}, {in, at(normed_)});
+  }
+  builder_.acquire(at(maximum_));
+  builder_.acquire(at(sums_));
+  builder_.acquire_all(logits_);
+  emit_linear(builder_, logits_linear_, tokens, at(normed_), at(logits_));
+  builder_.emit(Op::cross_entropy_maximum, {tokens, logits_linear_.outputs}, {at(logits_), at(maximum_)});
+  builder_.collective(Op::all_reduce, Group::tensor_parallel, tokens, 1, {at(maximum_)}, kMaximum);
+  builder_.emit(Op::cross_entropy_exponent, {tokens, logits_linear_.outputs},
+                {at(logits_), at(batch.targets), at(maximum_), at(sums_)});
+  builder_.collective(Op::all_reduce, Group::tensor_parallel, 2 * tokens, 1, {at(sums_)});
+  builder_.emit(Op::cross_entropy_loss, {tokens}, {at(maximum_), at(sums_), at(batch.scalars)});
+}
+
+void Head::backward(const MicroBatch& batch, Operand in, Operand gradient, bool last) {
+  const std::int64_t tokens = shapes_.tokens;
+  zero_.acquire_gradients(unit_);
+  builder_.acquire(at(normed_gradient_));
+  builder_.acquire(at(logits_gradient_));
+  const Operand dlogits = logits_gradient_ != kNoBuffer ? at(logits_gradient_) : at(logits_);
+  const Operand dnormed = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
+  builder_.emit(Op::cross_entropy_backward, {tokens, logits_linear_.outputs},
+                {at(logits_), at(batch.targets), at(maximum_), at(sums_), at(batch.scalars), dlogits});
+  emit_weight_gradient(builder_, logits_linear_, tokens, dlogits, at(normed_));
+  emit_input_gradient(builder_, logits_linear_, tokens, dlogits, dnormed);
+  builder_.release(at(logits_gradient_));
+  emit_tensor_all_reduce(builder_, shapes_, dnormed);
+  if (norm_.parameters != kNoBuffer) {
+    emit_norm_backward(builder_, norm_, tokens, dnormed, in, at(statistics_), gradient, true);
+  } else {
+    builder_.emit(Op::copy, {tokens * shapes_.hidden}, {dnormed, gradient});
+  }
+  builder_.release(at(normed_gradient_));
+  zero_.reduce(unit_, last);
+  zero_.release_gradients(unit_);
+  builder_.release_all(logits_);
+  builder_.release(at(sums_));
+  builder_.release(at(maximum_));
+  builder_.release(at(statistics_));
+  builder_.release(at(normed_));
+  if (tied_ != nullptr) zero_.release_weights(*tied_);
+  zero_.release_weights(unit_);
+}
+
+}  // namespace zeroplan::program

@@ -1,0 +1,60 @@
+#include "planner/program/shapes.hpp"
+
+#include <algorithm>
+
+#include "planner/program/zero_policy.hpp"
+
+namespace zeroplan::program {
+
+Shapes make_shapes(const describe::Model& model, const describe::Plan& plan) {
+  Shapes shapes;
+  if (!model.is_shape()) return shapes;
+  shapes.sequences = plan.micro_batch;
+  shapes.sequence = plan.sequence;
+  shapes.tokens = plan.micro_batch * plan.sequence;
+  shapes.hidden = model.hidden;
+  shapes.heads = div_ceil(model.heads, plan.tensor_parallel);
+  shapes.kv_heads = div_ceil(model.kv_heads, std::min(plan.tensor_parallel, model.kv_heads));
+  shapes.head_dim = model.head_dim;
+  shapes.norm_statistics = model.norm == describe::Norm::layer_norm ? 2 : 1;
+  shapes.compute = compute_type(plan.precision);
+  shapes.dropout = plan.dropout;
+  shapes.in_place = plan.engine.backward_in_place;
+  return shapes;
+}
+
+void emit_linear(Builder& builder, const Linear& linear, std::int64_t m, Operand x, Operand y,
+                 bool with_bias) {
+  builder.emit(Op::matmul, {m, linear.outputs, linear.inputs},
+               {x, at(linear.weight), at(with_bias ? linear.bias : kNoBuffer), y});
+}
+
+void emit_weight_gradient(Builder& builder, const Linear& linear, std::int64_t m, Operand dy, Operand x) {
+  builder.emit(Op::matmul_weight_gradient, {m, linear.outputs, linear.inputs},
+               {dy, x, at(linear.weight_gradient), at(linear.bias_gradient)});
+}
+
+void emit_input_gradient(Builder& builder, const Linear& linear, std::int64_t m, Operand dy, Operand dx,
+                         bool overwrite) {
+  Instruction& instruction = builder.emit(Op::matmul_input_gradient, {m, linear.outputs, linear.inputs},
+                                          {dy, at(linear.weight), dx});
+  if (overwrite) instruction.flags |= kOverwrite;
+}
+
+void emit_norm(Builder& builder, const NormParameters& norm, std::int64_t rows, Operand x, Operand y,
+               Operand statistics) {
+  builder.emit(Op::norm_forward, {rows, norm.width}, {x, at(norm.parameters), y, statistics});
+}
+
+void emit_norm_backward(Builder& builder, const NormParameters& norm, std::int64_t rows, Operand dy,
+                        Operand x, Operand statistics, Operand dx, bool overwrite) {
+  Instruction& instruction = builder.emit(Op::norm_backward, {rows, norm.width},
+                                          {dy, x, at(norm.parameters), statistics, dx, at(norm.gradient)});
+  if (overwrite) instruction.flags |= kOverwrite;
+}
+
+void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand) {
+  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * shapes.hidden, 1, {operand});
+}
+
+}  // namespace zeroplan::program

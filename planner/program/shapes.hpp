@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "planner/describe/model.hpp"
+#include "planner/describe/plan.hpp"
+#include "planner/program/builder.hpp"
+#include "planner/program/parameters.hpp"
+
+namespace zeroplan::program {
+
+// The sizes of one micro-batch on one tensor-parallel rank.
+struct Shapes {
+  std::int64_t sequences = 0;  // micro-batch
+  std::int64_t sequence = 0;
+  std::int64_t tokens = 0;  // sequences x sequence
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;     // of this rank
+  std::int64_t kv_heads = 0;  // of this rank
+  std::int64_t head_dim = 0;
+  std::int64_t norm_statistics = 1;  // fp32 values a norm keeps per row: mean and 1/deviation, or 1/rms
+  DataType compute = DataType::fp32;
+  bool dropout = false;
+  bool in_place = true;  // backward writes over activations that it no longer needs
+};
+Shapes make_shapes(const describe::Model& model, const describe::Plan& plan);
+
+// A layer is emitted in two ways: keeping what its backward needs (on the stack, released by backward), or
+// leaving nothing behind but its output (forward under full recomputation).
+enum class Keep { activations, nothing };
+
+// The three products of a linear layer over m rows.
+void emit_linear(Builder& builder, const Linear& linear, std::int64_t m, Operand x, Operand y,
+                 bool with_bias = true);
+void emit_weight_gradient(Builder& builder, const Linear& linear, std::int64_t m, Operand dy, Operand x);
+void emit_input_gradient(Builder& builder, const Linear& linear, std::int64_t m, Operand dy, Operand dx,
+                         bool overwrite = true);
+
+void emit_norm(Builder& builder, const NormParameters& norm, std::int64_t rows, Operand x, Operand y,
+               Operand statistics);
+void emit_norm_backward(Builder& builder, const NormParameters& norm, std::int64_t rows, Operand dy,
+                        Operand x, Operand statistics, Operand dx, bool overwrite);
+
+// The sum over tensor-parallel ranks of a tokens x hidden tensor.
+void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand);
+
+}  // namespace zeroplan::program

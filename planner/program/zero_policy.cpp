@@ -1,0 +1,369 @@
+#include "planner/program/zero_policy.hpp"
+
+#include <algorithm>
+
+namespace zeroplan::program {
+
+namespace {
+
+using describe::Offload;
+using Kind = describe::ParameterGroup::Kind;
+
+// Buffer names outlive the plan they are compiled from, so they are literals.
+std::string_view state_name(std::string_view part) {
+  for (const std::string_view known : {"momentum", "variance", "second_moment"}) {
+    if (part == known) return known;
+  }
+  return "optimizer_state";
+}
+
+std::int64_t most(const std::vector<Unit>& units, auto&& value) {
+  std::int64_t result = 0;
+  for (const Unit& unit : units) result = std::max<std::int64_t>(result, value(unit));
+  return result;
+}
+
+}  // namespace
+
+DataType compute_type(describe::Precision precision) {
+  switch (precision) {
+    case describe::Precision::fp16:
+      return DataType::fp16;
+    case describe::Precision::bf16:
+      return DataType::bf16;
+    case describe::Precision::fp32:
+      break;
+  }
+  return DataType::fp32;
+}
+
+int ZeroPolicy::effective_stage(const describe::Plan& plan) {
+  return plan.data_parallel > 1 || plan.offload != Offload::none ? plan.zero_stage : 0;
+}
+
+ZeroPolicy::ZeroPolicy(Builder& builder, const describe::Plan& plan, std::vector<Unit>& units,
+                       bool tied_embeddings)
+    : builder_(builder),
+      plan_(plan),
+      units_(units),
+      stage_(effective_stage(plan)),
+      partitions_(stage_ > 0 ? plan.data_parallel : 1),
+      compute_(compute_type(plan.precision)),
+      tied_(tied_embeddings),
+      states_space_(plan.offload != Offload::none ? Space::host : Space::device) {
+  const bool fp32_parameters = plan.engine.fp32_parameters && (stage_ == 0 || stage_ == 3);
+  parameter_ = fp32_parameters ? DataType::fp32 : compute_;
+  master_ = parameter_ != DataType::fp32;
+  const bool fp32_gradients = (compute_ == DataType::fp16 && plan.engine.fp32_gradients_with_fp16) ||
+                              (compute_ == DataType::bf16 && plan.engine.fp32_gradients_with_bf16);
+  gradient_ = fp32_gradients ? DataType::fp32 : compute_;
+  parts_.resize(units.size());
+  for (std::size_t i = 0; i < units.size(); ++i) declare_states(units[i], parts_[i]);
+  declare_slots(tied_embeddings);
+  declare_step();
+}
+
+Elements ZeroPolicy::whole(const Unit& unit) const { return unit.partition * partitions_; }
+
+bool ZeroPolicy::slots_for_gradients() const {
+  return stage_ >= 2 && !(stage_ == 2 && plan_.engine.whole_gradients_at_stage_2);
+}
+
+const ZeroPolicy::Parts& ZeroPolicy::parts_of(const Unit& unit) const {
+  return parts_[static_cast<std::size_t>(&unit - units_.data())];
+}
+
+std::int64_t ZeroPolicy::calls(Elements elements, DataType type) const {
+  if (!plan_.constant_buffers || plan_.bucket_bytes == 0) return 1;
+  return div_ceil(elements * bytes_of(type), plan_.bucket_bytes);
+}
+
+void ZeroPolicy::declare_states(Unit& unit, Parts& parts) {
+  const Instances each{unit.layers, unit.first_layer};
+  const bool offload = plan_.offload != Offload::none;
+  const Elements own_offset = unit.partition * builder_.program().data_parallel.rank;
+
+  unit.parameter = builder_.buffer("parameter", parameter_, Category::parameter,
+                                   stage_ == 3 ? unit.partition : whole(unit), each,
+                                   plan_.offload == Offload::all ? Space::host : Space::device);
+  unit.weights = unit.parameter;
+  if (stage_ == 1 || stage_ == 2) {
+    parts.parameter = builder_.view("parameter.own", unit.parameter, own_offset, unit.partition);
+  }
+
+  const bool fp32_partition = plan_.engine.fp32_gradient_partition && gradient_ != DataType::fp32 &&
+                              (stage_ >= 1 || plan_.engine.fp32_gradient_at_stage_0);
+  const bool only_fp32_partition =
+      fp32_partition && stage_ == 3 && plan_.engine.fp32_gradient_replaces_stage_3;
+  if (slots_for_gradients()) {
+    unit.gradient = builder_.buffer("gradient", only_fp32_partition ? DataType::fp32 : gradient_,
+                                    Category::gradient, unit.partition, each, states_space_);
+  } else if (!(stage_ == 2 && offload)) {
+    unit.gradient = builder_.buffer("gradient", gradient_, Category::gradient, whole(unit), each);
+    unit.weight_gradients = unit.gradient;
+    if (stage_ >= 1)
+      parts.gradient = builder_.view("gradient.own", unit.gradient, own_offset, unit.partition);
+  }
+  if (fp32_partition && !only_fp32_partition) {
+    parts.fp32_gradient = builder_.buffer("gradient.fp32", DataType::fp32, Category::gradient, unit.partition,
+                                          each, states_space_);
+  }
+
+  if (master_) {
+    unit.master = builder_.buffer("master", DataType::fp32, Category::optimizer_state, unit.partition, each,
+                                  states_space_);
+  }
+  for (std::size_t i = 0; i < plan_.optimizer.parts.size() && i < unit.states.size(); ++i) {
+    const describe::OptimizerPart& part = plan_.optimizer.parts[i];
+    DataType type = DataType::fp32;
+    Elements elements = part.factored && partitions_ == 1 ? unit.factored : unit.partition;
+    if (part.block_elements > 0 || part.bytes_per_parameter == 1) {
+      type = DataType::uint8;
+      elements *= part.bytes_per_parameter;
+      if (part.block_elements > 0)
+        elements += div_ceil(unit.partition, part.block_elements) * part.block_bytes;
+    } else if (part.bytes_per_parameter == 2) {
+      type = DataType::bf16;
+    }
+    unit.states[i] = builder_.buffer(state_name(part.name), type, Category::optimizer_state, elements, each,
+                                     states_space_);
+  }
+}
+
+void ZeroPolicy::declare_slots(bool tied_embeddings) {
+  const std::int64_t layers = std::max<std::int64_t>(1, builder_.program().layers);
+  const auto largest_layer = [this](const Unit& unit) {
+    return unit.is_layer() ? round_up(unit.working, partitions_ * plan_.engine.partition_multiple) : 0;
+  };
+  if (stage_ == 3) {
+    prefetch_ = std::min(plan_.engine.prefetch_layers, layers - 1);
+    gathered_ring_ = builder_.buffer("gathered", compute_, Category::gathered, most(units_, largest_layer),
+                                     {prefetch_ + 1, 0});
+  }
+  if (slots_for_gradients()) {
+    Elements elements = most(units_, largest_layer);
+    std::int64_t slots = std::min<std::int64_t>(2, layers);
+    if (plan_.engine.gradient_buckets > 0) {
+      slots = plan_.engine.gradient_buckets;
+      elements = std::max(elements, plan_.bucket_bytes / bytes_of(gradient_));
+    }
+    gradient_ring_ = builder_.buffer("gradient_bucket", gradient_, Category::bucket, elements, {slots, 0});
+  }
+  const Elements own = builder_.program().data_parallel.rank;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    Unit& unit = units_[i];
+    Parts& parts = parts_[i];
+    const Elements slot = unit.is_opaque() ? unit.working : whole(unit);
+    if (stage_ == 3) {
+      unit.weights = unit.is_layer() ? builder_.view("weights", gathered_ring_, 0, whole(unit))
+                                     : builder_.buffer("gathered", compute_, Category::gathered, slot);
+      if (!unit.is_opaque()) {
+        parts.weights = builder_.view("weights.own", unit.weights, own * unit.partition, unit.partition);
+      }
+    }
+    if (slots_for_gradients()) {
+      unit.weight_gradients = unit.is_layer()
+                                  ? builder_.view("weight_gradients", gradient_ring_, 0, whole(unit))
+                                  : builder_.buffer("gradient_bucket", gradient_, Category::bucket, slot);
+      if (!unit.is_opaque()) {
+        parts.weight_gradients = builder_.view("weight_gradients.own", unit.weight_gradients,
+                                               own * unit.partition, unit.partition);
+      }
+    }
+  }
+  tied_ = tied_embeddings;
+}
+
+void ZeroPolicy::declare_step() {
+  const bool offload = plan_.offload != Offload::none;
+  const auto partition = [](const Unit& unit) { return unit.partition; };
+  if (plan_.constant_buffers && !plan_.engine.step_copies_whole_partition) {
+    step_bucket_ =
+        builder_.buffer("step_bucket", DataType::fp32, Category::bucket,
+                        std::min(plan_.bucket_bytes / 4, most(units_, partition)), {}, states_space_);
+  } else if (plan_.bucket_bytes > 0) {
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      parts_[i].fused_gradient =
+          builder_.buffer("fused_gradient", DataType::fp32, Category::bucket, units_[i].partition,
+                          {units_[i].layers, units_[i].first_layer}, states_space_);
+    }
+  }
+  if (!offload) return;
+  if (stage_ == 1) {
+    host_gradient_ = builder_.buffer("host_gradient", gradient_, Category::gradient, most(units_, partition),
+                                     {}, Space::host);
+  }
+  if (plan_.offload == Offload::optimizer) {
+    host_parameter_ = builder_.buffer("host_parameter", parameter_, Category::parameter,
+                                      most(units_, partition), {}, Space::host);
+  }
+}
+
+void ZeroPolicy::acquire_states() {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const Unit& unit = units_[i];
+    builder_.acquire_all(unit.parameter);
+    builder_.acquire_all(unit.gradient);
+    builder_.acquire_all(parts_[i].fp32_gradient);
+    builder_.acquire_all(unit.master);
+    for (const BufferId state : unit.states) builder_.acquire_all(state);
+  }
+}
+
+void ZeroPolicy::zero_gradients() {
+  for (const Unit& unit : units_) {
+    if (unit.gradient == kNoBuffer) continue;
+    builder_.layers(unit.layers, unit.first_layer, 1, [&] {
+      builder_.emit(Op::fill_zero, {builder_[unit.gradient].elements}, {at(unit.gradient)});
+    });
+  }
+}
+
+void ZeroPolicy::begin_micro_batch() {
+  builder_.acquire_all(gathered_ring_);
+  builder_.acquire_all(gradient_ring_);
+  if (!slots_for_gradients()) return;
+  for (const Unit& unit : units_) {
+    if (unit.kind != Kind::embedding || !tied_) continue;
+    builder_.acquire(at(unit.weight_gradients));
+    builder_.emit(Op::fill_zero, {whole(unit)}, {at(unit.weight_gradients)});
+  }
+}
+
+void ZeroPolicy::end_micro_batch() {
+  if (slots_for_gradients() && tied_) {
+    for (const Unit& unit : units_) {
+      if (unit.kind == Kind::embedding) builder_.release(at(unit.weight_gradients));
+    }
+  }
+  builder_.release_all(gradient_ring_);
+  builder_.release_all(gathered_ring_);
+}
+
+void ZeroPolicy::gather(const Unit& unit, std::int16_t layer_offset) {
+  if (stage_ != 3 || unit.elements == 0) return;
+  const Parts& parts = parts_of(unit);
+  Operand own = at(unit.parameter, layer_offset);
+  if (plan_.offload == Offload::all) {
+    own = at(unit.is_opaque() ? unit.weights : parts.weights, layer_offset);
+    builder_.emit(Op::copy_to_device, {unit.partition}, {at(unit.parameter, layer_offset), own}).stream =
+        Stream::copy;
+  }
+  builder_.collective(Op::all_gather, Group::data_parallel, whole(unit), calls(whole(unit), compute_),
+                      {own, at(unit.weights, layer_offset)});
+}
+
+void ZeroPolicy::acquire_weights(const Unit& unit) {
+  if (stage_ == 3) builder_.acquire(at(unit.weights));
+}
+
+void ZeroPolicy::release_weights(const Unit& unit) {
+  if (stage_ == 3) builder_.release(at(unit.weights));
+}
+
+void ZeroPolicy::acquire_gradients(const Unit& unit) {
+  if (!slots_for_gradients() || (unit.kind == Kind::embedding && tied_)) return;
+  builder_.acquire(at(unit.weight_gradients));
+  if (!unit.is_opaque()) builder_.emit(Op::fill_zero, {whole(unit)}, {at(unit.weight_gradients)});
+}
+
+void ZeroPolicy::release_gradients(const Unit& unit) {
+  if (!slots_for_gradients() || (unit.kind == Kind::embedding && tied_)) return;
+  builder_.release(at(unit.weight_gradients));
+}
+
+void ZeroPolicy::clear_gradients(const Unit& unit) {
+  if (slots_for_gradients()) builder_.emit(Op::fill_zero, {whole(unit)}, {at(unit.weight_gradients)});
+}
+
+void ZeroPolicy::reduce(const Unit& unit, bool last) {
+  if (unit.elements == 0) return;
+  const Parts& parts = parts_of(unit);
+  const Elements elements = whole(unit);
+  if (!slots_for_gradients()) {
+    if (!last) return;
+    builder_.collective(stage_ == 0 ? Op::all_reduce : Op::reduce_scatter, Group::data_parallel, elements,
+                        calls(elements, gradient_), {at(unit.gradient)});
+    return;
+  }
+  builder_.collective(Op::reduce_scatter, Group::data_parallel, elements, calls(elements, gradient_),
+                      {at(unit.weight_gradients)});
+  const Operand own = at(unit.is_opaque() ? unit.weight_gradients : parts.weight_gradients);
+  if (plan_.offload == Offload::none) {
+    builder_.emit(Op::accumulate, {unit.partition}, {own, at(unit.gradient)});
+  } else {
+    builder_.emit(Op::accumulate_host, {unit.partition}, {own, at(unit.gradient)}).stream = Stream::copy;
+  }
+}
+
+void ZeroPolicy::step(BufferId scalars) {
+  const bool offload = plan_.offload != Offload::none;
+  const Stream stream = offload ? Stream::host : Stream::compute;
+  builder_.phase(Phase::step);
+  Scope scope(builder_);
+  for (const Parts& parts : parts_) {
+    if (parts.fused_gradient != kNoBuffer) builder_.acquire_all(parts.fused_gradient);
+  }
+  scope.acquire(at(step_bucket_));
+  scope.acquire(at(host_gradient_));
+  scope.acquire(at(host_parameter_));
+
+  for (const Unit& unit : units_) {
+    const Parts& parts = parts_of(unit);
+    const Operand own = at(parts.gradient != kNoBuffer ? parts.gradient : unit.gradient);
+    builder_.layers(unit.layers, unit.first_layer, 1, [&] {
+      builder_.emit(Op::gradient_norm, {unit.owned, unit.owned_distinct}, {own, at(scalars)}).stream =
+          offload && stage_ >= 2 ? Stream::host : Stream::compute;
+    });
+  }
+  if (stage_ >= 1) builder_.collective(Op::all_reduce, Group::data_parallel, 2, 1, {at(scalars)});
+  builder_.collective(Op::all_reduce, Group::tensor_parallel, 2, 1, {at(scalars)});
+  builder_.emit(Op::scale_update, {}, {at(scalars)}).stream = stream;
+
+  for (const Unit& unit : units_) {
+    builder_.layers(unit.layers, unit.first_layer, 1, [&] { update(unit, scalars); });
+  }
+  scope.release();
+  for (auto parts = parts_.rbegin(); parts != parts_.rend(); ++parts) {
+    if (parts->fused_gradient != kNoBuffer) builder_.release_all(parts->fused_gradient);
+  }
+}
+
+void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
+  if (unit.elements == 0) return;
+  const Parts& parts = parts_of(unit);
+  const bool offload = plan_.offload != Offload::none;
+  const Stream stream = offload ? Stream::host : Stream::compute;
+  Operand gradient = at(parts.gradient != kNoBuffer ? parts.gradient : unit.gradient);
+  if (host_gradient_ != kNoBuffer) {
+    builder_.emit(Op::copy_to_host, {unit.partition}, {gradient, at(host_gradient_)}).stream = Stream::copy;
+    gradient = at(host_gradient_);
+  }
+  const Operand own_parameter = at(parts.parameter != kNoBuffer ? parts.parameter : unit.parameter);
+  const Operand updated = host_parameter_ != kNoBuffer ? at(host_parameter_) : own_parameter;
+
+  Operand fp32 = at(step_bucket_);
+  Elements chunk = unit.partition;
+  if (parts.fused_gradient != kNoBuffer) {
+    fp32 = at(parts.fused_gradient);
+  } else if (step_bucket_ != kNoBuffer) {
+    chunk = std::min(builder_[step_bucket_].elements, unit.partition);
+  }
+  builder_.times(div_ceil(unit.owned, chunk), [&] {
+    builder_.emit(Op::gradient_to_fp32, {unit.owned, chunk}, {gradient, at(scalars), fp32}).stream = stream;
+    builder_
+        .emit(Op::optimizer_update, {unit.owned, chunk},
+              {fp32, at(unit.master), updated, at(unit.states[0]), at(unit.states[1]), at(unit.states[2])})
+        .stream = stream;
+  });
+
+  if (host_parameter_ != kNoBuffer) {
+    builder_.emit(Op::copy_to_device, {unit.partition}, {updated, own_parameter}).stream = Stream::copy;
+  }
+  if (stage_ == 1 || stage_ == 2) {
+    builder_.collective(Op::all_gather, Group::data_parallel, whole(unit), calls(whole(unit), parameter_),
+                        {own_parameter, at(unit.parameter)});
+  }
+}
+
+}  // namespace zeroplan::program
