@@ -153,7 +153,8 @@ void ZeroPolicy::declare_slots(bool tied_embeddings) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     Unit& unit = units_[i];
     Parts& parts = parts_[i];
-    const Elements slot = unit.is_opaque() ? unit.working : whole(unit);
+    // What is not described is moved piece by piece through a slot of its largest piece.
+    const Elements slot = unit.is_opaque() ? std::max<Elements>(1, unit.working) : whole(unit);
     if (stage_ == 3) {
       unit.weights = unit.is_layer() ? builder_.view("weights", gathered_ring_, 0, whole(unit))
                                      : builder_.buffer("gathered", compute_, Category::gathered, slot);
