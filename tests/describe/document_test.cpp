@@ -239,18 +239,18 @@ TEST_CASE("YAML: a key is a name") {
 }
 
 TEST_CASE("text that is not YAML is refused with its line") {
-  for (const auto& [text, line] : {std::pair{"a: 1\n b: 2\n", 2},
-                                   {"a: 1\nb: [1, 2\n", 2},
-                                   {"a: 1\nb: {c: 1\n", 2},
-                                   {"a: 1\n]\n", 2},
-                                   {"a: \"x\\q\"\n", 1},
-                                   {"a: b: c\n", 1},
-                                   {"a: 1\n@\n", 2}}) {
-    CAPTURE(text);
-    const std::vector<Problem> problems = problems_of(parse_yaml, text);
+  struct Case {
+    std::string text;
+    int line;
+  };
+  for (const Case& broken :
+       {Case{"a: 1\n b: 2\n", 2}, Case{"a: 1\nb: [1, 2\n", 2}, Case{"a: 1\nb: {c: 1\n", 2},
+        Case{"a: 1\n]\n", 2}, Case{"a: \"x\\q\"\n", 1}, Case{"a: b: c\n", 1}, Case{"a: 1\n@\n", 2}}) {
+    CAPTURE(broken.text);
+    const std::vector<Problem> problems = problems_of(parse_yaml, broken.text);
     REQUIRE(problems.size() == 1);
-    CHECK(problems[0].line >= line);
-    CHECK(problems[0].line <= line + 1);
+    CHECK(problems[0].line >= broken.line);
+    CHECK(problems[0].line <= broken.line + 1);
   }
 }
 
@@ -357,7 +357,7 @@ class Folder {
 
   std::string path() const { return path_.string(); }
   std::string write(const std::string& name, const std::string& text) const {
-    const std::string file = (path_ / name).string();
+    std::string file = (path_ / name).string();
     std::ofstream(file, std::ios::binary) << text;
     return file;
   }

@@ -84,7 +84,8 @@ TEST_CASE("a shown value has its unprintable bytes escaped and is cut at 60 char
   CHECK(quoted("\x1b[31m\x7f") == "\"\\x1b[31m\\x7f\"");
   CHECK(quoted("\xff") == "\"\\xff\"");
   CHECK(quoted("gr\xc3\xb6\xc3\x9f") == "\"gr\xc3\xb6\xc3\x9f\"");
-  CHECK(quoted("\xe2\x80\xae") == "\"\\xe2\\x80\\xae\"");  // U+202E turns the rest of the line around
+  CHECK(quoted(std::string("\xe2\x80") + "\xae") ==
+        "\"\\xe2\\x80\\xae\"");                            // U+202E turns the rest of the line around
   CHECK(quoted("\xc0\x80") == "\"\\xc0\\x80\"");           // NUL in an overlong form
   CHECK(quoted("\xed\xa0\x80") == "\"\\xed\\xa0\\x80\"");  // a surrogate
   CHECK(quoted("\xe2\x82") == "\"\\xe2\\x82\"");           // cut short

@@ -1,0 +1,341 @@
+#include "planner/describe/deepspeed_config.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <stdexcept>
+#include <utility>
+
+#include "planner/describe/quantity.hpp"
+
+namespace zeroplan::describe {
+namespace {
+
+constexpr std::string_view kAuto = "auto";
+constexpr std::string_view kStage3 = "stage3_";
+constexpr Elements kMaxElements = 1'000'000'000'000'000;
+
+struct SizeKey {
+  std::string_view name;  // without "stage3_"
+  bool stage3 = false;    // also written with "stage3_"
+  Elements minimum = 0;
+  Elements DeepSpeedSizes::*member = nullptr;
+};
+
+constexpr std::array<SizeKey, 7> kSizeKeys = {{
+    {"reduce_bucket_size", false, 1, &DeepSpeedSizes::reduce_bucket},
+    {"allgather_bucket_size", false, 1, &DeepSpeedSizes::allgather_bucket},
+    {"prefetch_bucket_size", true, 0, &DeepSpeedSizes::prefetch_bucket},
+    {"param_persistence_threshold", true, 0, &DeepSpeedSizes::parameter_persistence_threshold},
+    {"max_live_parameters", true, 0, &DeepSpeedSizes::max_live_parameters},
+    {"max_reuse_distance", true, 0, &DeepSpeedSizes::max_reuse_distance},
+    {"sub_group_size", false, 0, &DeepSpeedSizes::sub_group},
+}};
+
+// Keys of zero_optimization that do not change what is planned.
+constexpr std::array<std::string_view, 27> kPassedOver = {
+    "allgather_partitions",
+    "contiguous_gradients",
+    "reduce_scatter",
+    "round_robin_gradients",
+    "load_from_fp32_weights",
+    "elastic_checkpoint",
+    "ignore_unused_parameters",
+    "legacy_stage1",
+    "cpu_offload_use_pin_memory",
+    "gather_16bit_weights_on_model_save",
+    "stage3_gather_16bit_weights_on_model_save",
+    "gather_fp16_weights_on_model_save",
+    "stage3_gather_fp16_weights_on_model_save",
+    "model_persistence_threshold",
+    "stage3_model_persistence_threshold",
+    "module_granularity_threshold",
+    "stage3_module_granularity_threshold",
+    "use_all_reduce_for_fetch_params",
+    "stage3_use_all_reduce_for_fetch_params",
+    "use_multi_rank_bucket_allreduce",
+    "allgather_sequential",
+    "memory_efficient_linear",
+    "override_module_apply",
+    "pipeline_loading_checkpoint",
+    "log_trace_cache_warnings",
+    "mics_shard_size",
+    "mics_hierarchical_params_gather",
+};
+
+struct Reading {
+  DeepSpeedConfig& config;
+  const std::string& source;
+  Problems& problems;
+
+  PlanOptions& options() { return config.file.options; }
+  void note(std::string text) { config.file.notes.push_back(std::move(text)); }
+};
+
+bool is_auto(const Value* value) {
+  return value != nullptr && value->kind == Value::Kind::scalar && value->text == kAuto;
+}
+
+// True or false; nothing where the key is absent or "auto". A boolean between quotes is taken, with a note.
+std::optional<bool> lenient_boolean(Reading& reading, MapReader& map, std::string_view key) {
+  const Value* value = map.any(key);
+  if (is_auto(value)) return std::nullopt;
+  const std::optional<bool> result = map.boolean(key);
+  if (result && value->quoted) {
+    reading.note(fmt::format("{}: {} is text, taken as the boolean {}", map.dotted(key),
+                             zeroplan::quoted(value->text), *result));
+  }
+  return result;
+}
+
+// A key of the plan that may be "auto", which leaves it open.
+void read_count(Reading& reading, MapReader& map, std::string_view key, std::string_view plan_key,
+                std::optional<std::int64_t> PlanOptions::*member, std::int64_t maximum) {
+  const Value* value = map.any(key);
+  if (value == nullptr || is_auto(value)) return;
+  reading.options().*member = map.integer(key, 1, maximum);
+  reading.options().origins.insert_or_assign(std::string(plan_key),
+                                             PlanOrigin{reading.source, value->line, map.dotted(key)});
+}
+
+std::optional<bool> read_enabled(Reading& reading, MapReader& root, std::string_view key, bool& left_open) {
+  const Value* section = root.map(key);
+  if (section == nullptr) return std::nullopt;
+  MapReader map(*section, reading.source, std::string(key), reading.problems);
+  left_open = left_open || is_auto(section->find("enabled"));
+  return lenient_boolean(reading, map, "enabled");
+}
+
+void read_precision(Reading& reading, MapReader& root) {
+  bool left_open = false;
+  const bool fp16 = read_enabled(reading, root, "fp16", left_open).value_or(false);
+  bool bf16 = read_enabled(reading, root, "bf16", left_open).value_or(false);
+  bf16 = read_enabled(reading, root, "bfloat16", left_open).value_or(false) || bf16;
+  if (fp16 && bf16) root.problem("bf16", "found bf16 and fp16 both enabled, expected one of them");
+  if (fp16) {
+    reading.options().dtype = Precision::fp16;
+  } else if (bf16) {
+    reading.options().dtype = Precision::bf16;
+  } else if (!left_open) {
+    reading.options().dtype = Precision::fp32;
+  }
+}
+
+void read_optimizer(Reading& reading, MapReader& root) {
+  const Value* section = root.map("optimizer");
+  if (section == nullptr) return;
+  MapReader map(*section, reading.source, "optimizer", reading.problems);
+  const auto type = map.string("type");
+  if (!type || *type == kAuto) return;
+  std::string name = *type;
+  const Value* params = map.map("params");
+  const Value* momentum = params == nullptr ? nullptr : params->find("momentum");
+  std::string lower;
+  for (const char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (lower == "sgd" && momentum != nullptr && momentum->text != "0" && momentum->text != "0.0") {
+    name = "sgd-momentum";
+  }
+  try {
+    reading.options().optimizer = find_optimizer(name).name;
+  } catch (const ConfigurationError& error) {
+    map.problem("type", error.problems().front().message);
+  }
+}
+
+// The device of offload_optimizer or offload_param: whether it is the CPU.
+bool read_offload_device(Reading& reading, MapReader& zero, std::string_view key) {
+  const Value* section = zero.map(key);
+  if (section == nullptr) return false;
+  MapReader map(*section, reading.source, zero.dotted(key), reading.problems);
+  const auto device = map.one_of("device", {"none", "cpu", "nvme"});
+  if (device == 2) map.problem("device", "found \"nvme\", which is not modelled, expected none or cpu");
+  return device == 1;
+}
+
+void read_offload(Reading& reading, MapReader& zero) {
+  const bool old_optimizer = lenient_boolean(reading, zero, "cpu_offload").value_or(false);
+  const bool old_parameters = lenient_boolean(reading, zero, "cpu_offload_params").value_or(false);
+  const bool optimizer = read_offload_device(reading, zero, "offload_optimizer") || old_optimizer;
+  const bool parameters = read_offload_device(reading, zero, "offload_param") || old_parameters;
+  if (parameters && !optimizer) {
+    zero.problem(old_parameters ? "cpu_offload_params" : "offload_param",
+                 "found parameters offloaded without the optimizer, which is not modelled, expected "
+                 "offload_optimizer too");
+  }
+  reading.options().offload = parameters ? Offload::all : (optimizer ? Offload::optimizer : Offload::none);
+  if (const Value* value = zero.any(parameters ? "offload_param" : "offload_optimizer")) {
+    reading.options().origins.insert_or_assign(
+        "offload", PlanOrigin{reading.source, value->line,
+                              zero.dotted(parameters ? "offload_param" : "offload_optimizer")});
+  }
+}
+
+void read_size(Reading& reading, MapReader& zero, const SizeKey& size) {
+  const std::string prefixed = std::string(kStage3) + std::string(size.name);
+  std::string key(size.name);
+  const bool plain = zero.has(size.name);
+  if (size.stage3 && zero.has(prefixed)) {
+    if (plain) zero.problem(prefixed, fmt::format("found beside {}, expected one of them", size.name));
+    key = prefixed;
+  } else if (!plain) {
+    return;
+  }
+  const Value* value = zero.any(key);
+  if (is_auto(value)) {
+    reading.config.automatic.push_back({zero.dotted(key), value->line, size.member});
+  } else if (const auto elements = zero.integer(key, size.minimum, kMaxElements)) {
+    reading.config.sizes.*size.member = *elements;
+  }
+  if (size.member == &DeepSpeedSizes::reduce_bucket) {
+    reading.options().origins.insert_or_assign("bucket",
+                                               PlanOrigin{reading.source, value->line, zero.dotted(key)});
+  }
+}
+
+void note_what_is_left_out(Reading& reading, MapReader& zero) {
+  if (lenient_boolean(reading, zero, "overlap_comm").value_or(false)) {
+    reading.note("zero_optimization.overlap_comm keeps a second reduce bucket, which is not counted");
+  }
+  const auto partition = zero.integer("zero_hpz_partition_size", 0, 1'000'000);
+  bool plus_plus = partition.value_or(1) > 1;
+  for (const std::string_view key :
+       {"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients"}) {
+    plus_plus = lenient_boolean(reading, zero, key).value_or(false) || plus_plus;
+  }
+  if (plus_plus) reading.note("zero_optimization: ZeRO++ is not modelled; planned without it");
+}
+
+void note_unknown_keys(Reading& reading, const Value& zero) {
+  std::vector<std::string> known = {"stage",
+                                    "cpu_offload",
+                                    "cpu_offload_params",
+                                    "offload_optimizer",
+                                    "offload_param",
+                                    "overlap_comm",
+                                    "zero_hpz_partition_size",
+                                    "zero_quantized_weights",
+                                    "zero_quantized_nontrainable_weights",
+                                    "zero_quantized_gradients"};
+  known.insert(known.end(), kPassedOver.begin(), kPassedOver.end());
+  for (const SizeKey& size : kSizeKeys) {
+    known.emplace_back(size.name);
+    if (size.stage3) known.push_back(std::string(kStage3) + std::string(size.name));
+  }
+  for (const Entry& entry : zero.entries) {
+    if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
+    const std::string nearest = nearest_name(entry.key, known);
+    reading.note(fmt::format("line {}: zero_optimization.{} is not known and was passed over{}{}", entry.line,
+                             zeroplan::quoted(entry.key), nearest.empty() ? "" : "; nearest: ", nearest));
+  }
+}
+
+void read_zero(Reading& reading, MapReader& root) {
+  PlanOptions& options = reading.options();
+  options.zero = 0;
+  const Value* section = root.map("zero_optimization");
+  if (section == nullptr) return;
+  MapReader zero(*section, reading.source, "zero_optimization", reading.problems);
+  options.zero = zero.integer("stage", 0, 3).value_or(0);
+  if (const Value* stage = zero.any("stage")) {
+    options.origins.insert_or_assign("zero", PlanOrigin{reading.source, stage->line, zero.dotted("stage")});
+  }
+  read_offload(reading, zero);
+  for (const SizeKey& size : kSizeKeys) read_size(reading, zero, size);
+  note_what_is_left_out(reading, zero);
+  note_unknown_keys(reading, *section);
+}
+
+void read_activations(Reading& reading, MapReader& root) {
+  const Value* section = root.map("activation_checkpointing");
+  if (section == nullptr) return;
+  MapReader map(*section, reading.source, "activation_checkpointing", reading.problems);
+  const bool partition = lenient_boolean(reading, map, "partition_activations").value_or(false);
+  const bool offload = lenient_boolean(reading, map, "cpu_checkpointing").value_or(false);
+  reading.options().partition_activations = partition;
+  reading.options().offload_activations = offload;
+  if (partition || offload) {
+    reading.options().recompute = Recompute::full;
+    reading.note("activation_checkpointing is set: recompute full");
+  }
+  if (map.has("number_checkpoints")) {
+    reading.note("activation_checkpointing.number_checkpoints was passed over; set checkpoint_interval");
+  }
+}
+
+void read_tensor_parallel(Reading& reading, MapReader& root) {
+  const Value* section = root.map("tensor_parallel");
+  if (section == nullptr) return;
+  MapReader map(*section, reading.source, "tensor_parallel", reading.problems);
+  read_count(reading, map, "autotp_size", "tp", &PlanOptions::tp, 1'000'000);
+}
+
+void take_bucket(Reading& reading) {
+  const auto& automatic = reading.config.automatic;
+  reading.options().bucket_from_hidden =
+      std::any_of(automatic.begin(), automatic.end(),
+                  [](const AutomaticSize& size) { return size.member == &DeepSpeedSizes::reduce_bucket; });
+  if (!reading.options().bucket_from_hidden) {
+    reading.options().bucket_elements = reading.config.sizes.reduce_bucket;
+  }
+}
+
+}  // namespace
+
+DeepSpeedConfig read_deepspeed_config(const Document& document) {
+  DeepSpeedConfig config;
+  config.file.format = "DeepSpeed";
+  Problems problems;
+  Reading reading{config, document.source, problems};
+  MapReader root(document.root, document.source, "", problems);
+  root.allow_unknown();
+
+  config.file.options.engine = "deepspeed";
+  read_count(reading, root, "train_batch_size", "global_batch", &PlanOptions::global_batch, 1'000'000'000);
+  read_count(reading, root, "train_micro_batch_size_per_gpu", "micro_batch", &PlanOptions::micro_batch,
+             1'000'000);
+  read_count(reading, root, "gradient_accumulation_steps", "grad_accum", &PlanOptions::grad_accum, 1'000'000);
+  read_precision(reading, root);
+  read_optimizer(reading, root);
+  read_zero(reading, root);
+  read_activations(reading, root);
+  read_tensor_parallel(reading, root);
+  take_bucket(reading);
+
+  config.file.missing = {"model", "hw", "seq"};
+  if (!config.file.options.micro_batch && !config.file.options.global_batch) {
+    config.file.missing.emplace_back("micro_batch");
+  }
+  problems.throw_if_any();
+  return config;
+}
+
+DeepSpeedSizes resolve_automatic_sizes(const DeepSpeedConfig& config, std::optional<std::int64_t> hidden,
+                                       const std::string& source) {
+  DeepSpeedSizes sizes = config.sizes;
+  Problems problems;
+  for (const AutomaticSize& size : config.automatic) {
+    const bool reduce = size.member == &DeepSpeedSizes::reduce_bucket;
+    const bool prefetch = size.member == &DeepSpeedSizes::prefetch_bucket;
+    const bool threshold = size.member == &DeepSpeedSizes::parameter_persistence_threshold;
+    if (!reduce && !prefetch && !threshold) continue;
+    if (!hidden) {
+      problems.add({source, size.line, size.key,
+                    "found \"auto\", which follows from the model's hidden size, and that is not known; "
+                    "expected a number, or a model with a hidden size"});
+      continue;
+    }
+    const Elements square = *hidden * *hidden;
+    if (reduce) sizes.reduce_bucket = square;
+    // The integration multiplies in this order, in double precision.
+    const auto width = static_cast<double>(*hidden);
+    if (prefetch) sizes.prefetch_bucket = static_cast<Elements>(0.9 * width * width);
+    if (threshold) sizes.parameter_persistence_threshold = 10 * *hidden;
+  }
+  problems.throw_if_any();
+  return sizes;
+}
+
+}  // namespace zeroplan::describe

@@ -1,0 +1,89 @@
+#include "planner/describe/engine.hpp"
+
+#include "planner/describe/embedded.hpp"
+#include "planner/describe/named_description.hpp"
+
+namespace zeroplan::describe {
+namespace {
+
+constexpr std::int64_t kMaxMultiple = 1 << 20;
+constexpr std::int64_t kMaxLayers = 64;
+constexpr Bytes kMaxBucket = Bytes{1} << 40;
+
+std::string required_text(MapReader& map, std::string_view key, std::string_view meaning) {
+  if (!map.has(key)) map.missing(key, meaning);
+  return map.string(key).value_or("");
+}
+
+// A figure is `key: {value, source, note}`; the engine keeps its default where the key is absent.
+template <class Read>
+void read_figure(MapReader& map, std::string_view key, const Read& read) {
+  const Value* value = map.map(key);
+  if (value == nullptr) return;
+  MapReader figure(*value, map.source(), map.dotted(key), map.problems());
+  if (!figure.has("value")) figure.missing("value", "the figure");
+  read(figure);
+  const std::string source = required_text(figure, "source", "where the figure comes from");
+  if (source.empty() && figure.has("source")) figure.problem("source", "found empty text, expected a source");
+  figure.ignore("note");
+  figure.finish();
+}
+
+void read_flag(MapReader& map, std::string_view key, bool& field) {
+  read_figure(map, key, [&](MapReader& figure) { field = figure.boolean("value").value_or(field); });
+}
+
+void read_integer(MapReader& map, std::string_view key, std::int64_t minimum, std::int64_t maximum,
+                  std::int64_t& field) {
+  read_figure(map, key,
+              [&](MapReader& figure) { field = figure.integer("value", minimum, maximum).value_or(field); });
+}
+
+void read_real(MapReader& map, std::string_view key, double minimum, double maximum, double& field) {
+  read_figure(map, key,
+              [&](MapReader& figure) { field = figure.real("value", minimum, maximum).value_or(field); });
+}
+
+}  // namespace
+
+Engine read_engine_yaml(const Document& document) {
+  Problems problems;
+  MapReader map(document.root, document.source, "", problems);
+  check_schema(map, "zeroplan.engine/1");
+  Engine engine;
+  engine.name = required_text(map, "name", "what a user types");
+  engine.title = required_text(map, "title", "one line of description");
+  engine.source = required_text(map, "source", "where the figures come from");
+  map.ignore("aliases");
+  read_flag(map, "fp32_gradients_with_fp16", engine.fp32_gradients_with_fp16);
+  read_flag(map, "fp32_gradients_with_bf16", engine.fp32_gradients_with_bf16);
+  read_flag(map, "fp32_parameters", engine.fp32_parameters);
+  read_flag(map, "fp32_gradient_partition", engine.fp32_gradient_partition);
+  read_flag(map, "fp32_gradient_at_stage_0", engine.fp32_gradient_at_stage_0);
+  read_flag(map, "fp32_gradient_replaces_stage_3", engine.fp32_gradient_replaces_stage_3);
+  read_flag(map, "whole_gradients_at_stage_2", engine.whole_gradients_at_stage_2);
+  read_integer(map, "prefetch_layers", 0, kMaxLayers, engine.prefetch_layers);
+  read_integer(map, "vocabulary_multiple", 1, kMaxMultiple, engine.vocabulary_multiple);
+  read_integer(map, "partition_multiple", 1, kMaxMultiple, engine.partition_multiple);
+  read_integer(map, "alignment_bytes", 1, kMaxMultiple, engine.alignment_bytes);
+  read_integer(map, "bucket_bytes", 0, kMaxBucket, engine.bucket_bytes);
+  read_integer(map, "gradient_buckets", 0, 8, engine.gradient_buckets);
+  read_flag(map, "step_copies_whole_partition", engine.step_copies_whole_partition);
+  read_integer(map, "fp32_logits_copies", 0, 4, engine.fp32_logits_copies);
+  read_flag(map, "backward_in_place", engine.backward_in_place);
+  read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
+  read_real(map, "host_factor", 1, 10, engine.host_factor);
+  read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);
+  map.finish();
+  problems.throw_if_any();
+  return engine;
+}
+
+Engine find_engine(const std::string& name) {
+  const EmbeddedFile& file = find_named(embedded_engines(), name, "--engine");
+  return read_engine_yaml(parse_yaml(file.text, std::string(file.path)));
+}
+
+std::vector<std::string> engine_names() { return names_of(embedded_engines()); }
+
+}  // namespace zeroplan::describe

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/describe/document.hpp"
+#include "planner/units.hpp"
+
+namespace zeroplan::describe {
+
+// What a training framework does in its own way, as data (planner/program/engines/*.yaml, each field with its
+// source there). The compiler consults it; `native` is our own executor.
+struct Engine {
+  std::string name;
+  std::string title;
+  std::string source;
+
+  // Gradients are kept in fp32 although the model computes in 16 bit.
+  bool fp32_gradients_with_fp16 = false;
+  bool fp32_gradients_with_bf16 = false;
+  // Parameters are stored in fp32, and so are their own master copy; they are cast when gathered (FSDP2).
+  bool fp32_parameters = false;
+  // Beside the master copy each partition keeps an fp32 gradient where gradients are 16 bit (DeepSpeed stages
+  // 1 to 3, Megatron-LM with fp16). Without effect where gradients are fp32 already.
+  bool fp32_gradient_partition = false;
+  // With that, stage 0 keeps the fp32 gradient of the whole model too (Megatron-LM with fp16: 20 bytes per
+  // parameter).
+  bool fp32_gradient_at_stage_0 = false;
+  // With that, stage 3 keeps no 16-bit gradient partition.
+  bool fp32_gradient_replaces_stage_3 = false;
+  // Stage 2 is counted with whole 16-bit gradients (the published DeepSpeed estimator).
+  bool whole_gradients_at_stage_2 = false;
+
+  std::int64_t prefetch_layers = 1;  // ZeRO-3 gathers so many layers ahead; 0: only the one that is computed
+  std::int64_t vocabulary_multiple = 1;  // vocabulary padded to a multiple of this x tensor-parallel degree
+  Elements partition_multiple = 1;       // partitions padded to a multiple of so many elements
+  Bytes alignment_bytes = 1;             // each buffer starts at a multiple of this
+  // Default size of the constant buffers (C_B). 0: the engine counts no bucket (the published DeepSpeed
+  // estimator).
+  Bytes bucket_bytes = 0;
+  // At stages 2 and 3 gradients pass through so many buffers of the bucket's size; 0: through two of one layer's size.
+  std::int64_t gradient_buckets = 0;
+  bool step_copies_whole_partition =
+      false;  // the optimizer step holds an fp32 copy of the whole partition at once
+  std::int64_t fp32_logits_copies =
+      1;  // fp32 tensors of tokens x vocabulary alive in the loss, beside the gradient
+  // Backward kernels write input gradients over activations that are no longer needed.
+  bool backward_in_place = true;
+  // Memory the allocator holds beyond what was asked for at the peak, as a fraction (fragmentation,
+  // rounding).
+  double allocator_slack = 0;
+  // Host memory for offloaded state is this many times its size (pinned staging, copies).
+  double host_factor = 1;
+  // Host bytes per parameter and process while the model is being loaded whole; 0 when it is built
+  // partitioned.
+  Bytes host_load_bytes_per_parameter = 0;
+};
+
+// Reads an engine (docs/engines.md), strictly: every figure with its source. Throws ConfigurationError.
+Engine read_engine_yaml(const Document& document);
+
+// By name or alias, in any case, with or without '-' and '_'; throws ConfigurationError with the nearest
+// name.
+Engine find_engine(const std::string& name);
+// Names of the shipped engines, sorted.
+std::vector<std::string> engine_names();
+
+}  // namespace zeroplan::describe

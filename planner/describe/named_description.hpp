@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/describe/document.hpp"
+#include "planner/describe/embedded.hpp"
+
+// Looking up a shipped description by what a user types: what optimizers and engines have in common.
+namespace zeroplan::describe {
+
+// The text of the description with that name or alias, in any case, with or without '-' and '_'. `option`
+// names the argument in the problem ("--optimizer"). Throws ConfigurationError with the nearest name.
+const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_view name,
+                               const std::string& option);
+
+std::vector<std::string> names_of(std::span<const EmbeddedFile> files);
+
+// Enters a problem where `schema` is missing or another one.
+void check_schema(MapReader& map, std::string_view expected);
+
+}  // namespace zeroplan::describe

@@ -1,0 +1,13 @@
+#include "planner/describe/model.hpp"
+#include "tests/fuzz/refusal.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace zeroplan;
+  fuzz::refuses_cleanly([&] {
+    const std::string_view text = fuzz::as_text(data, size);
+    const describe::Model model =
+        describe::read_huggingface_config(describe::parse_json(text, "config.json"));
+    fuzz::require(describe::count_parameters(model) >= describe::count_active_parameters(model));
+  });
+  return 0;
+}
