@@ -36,7 +36,7 @@ class Compiler {
     layers_.emplace(builder, zero_, model, plan, shapes, units);
     for (const Unit& unit : units) {
       if (unit.kind == Kind::head) {
-        head_.emplace(builder, zero_, plan, shapes, unit, tied_ ? &first : nullptr, *embedding_);
+        head_.emplace(builder, zero_, model, plan, shapes, unit, tied_ ? &first : nullptr, *embedding_);
       }
     }
   }
@@ -124,12 +124,32 @@ class Compiler {
   std::optional<Head> head_;
 };
 
+void list_tensors(const std::vector<Unit>& units, std::int64_t tensor_rank, StepProgram& program) {
+  for (const Unit& unit : units) {
+    if (unit.is_opaque()) continue;
+    for (const LocalTensor& tensor : unit.tensors) {
+      TensorPlacement& entry = program.tensors.emplace_back();
+      entry.name = tensor.name;
+      entry.unit = unit.parameter;
+      entry.outputs = tensor.outputs;
+      entry.inputs = tensor.inputs;
+      entry.copies = tensor.copies;
+      entry.offset = tensor.offset;
+      entry.first_output = tensor.divides_outputs ? tensor_rank * tensor.outputs : 0;
+      entry.first_input = tensor.divides_inputs ? tensor_rank * tensor.inputs : 0;
+      entry.replicated = tensor.replicated;
+    }
+  }
+}
+
 }  // namespace
 
 void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepProgram& program) {
   program.buffers.clear();
   program.code.clear();
+  program.tensors.clear();
   program.buffers.reserve(256);
+  program.tensors.reserve(32);
   program.code.reserve(512);
   program.data_parallel = {plan.data_parallel, rank.data_parallel};
   program.tensor_parallel = {plan.tensor_parallel, rank.tensor_parallel};
@@ -143,6 +163,7 @@ void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepP
   program.active_parameters = units.active_parameters;
   Builder builder(program, plan.engine.alignment_bytes);
   Compiler(model, plan, make_shapes(model, plan), builder, units.units).step();
+  list_tensors(units.units, rank.tensor_parallel, program);
 }
 
 StepProgram compile(const Model& model, const Plan& plan, RankPosition rank) {

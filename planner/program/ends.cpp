@@ -1,5 +1,7 @@
 #include "planner/program/ends.hpp"
 
+#include <algorithm>
+
 namespace zeroplan::program {
 
 Embedding::Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, const Unit& unit)
@@ -7,6 +9,7 @@ Embedding::Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, c
   if (const LocalTensor* token = unit.find("embedding.token")) {
     width_ = token->inputs;
     rows_ = token->outputs;
+    first_row_ = rows_ * builder.program().tensor_parallel.rank;
     table_ = builder.view("table", unit.weights, token->offset, token->elements());
     table_gradient_ = builder.view("table_gradient", unit.weight_gradients, token->offset, token->elements());
   }
@@ -22,7 +25,7 @@ Embedding::Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, c
 void Embedding::forward(const MicroBatch& batch, Operand out) {
   zero_.acquire_weights(unit_);
   zero_.gather(unit_);
-  builder_.emit(Op::embedding_forward, {shapes_.tokens, width_, rows_},
+  builder_.emit(Op::embedding_forward, {shapes_.tokens, width_, rows_, first_row_},
                 {at(batch.tokens), at(table_), at(positions_), out});
   emit_tensor_all_reduce(builder_, shapes_, out);
   if (mask_ != kNoBuffer) {
@@ -36,14 +39,14 @@ void Embedding::backward(const MicroBatch& batch, Operand gradient, bool last) {
   if (mask_ != kNoBuffer) {
     builder_.emit(Op::dropout_backward, {shapes_.tokens * shapes_.hidden}, {at(mask_), gradient});
   }
-  builder_.emit(Op::embedding_backward, {shapes_.tokens, width_, rows_},
+  builder_.emit(Op::embedding_backward, {shapes_.tokens, width_, rows_, first_row_},
                 {gradient, at(batch.tokens), at(table_gradient_), at(positions_gradient_)});
   zero_.reduce(unit_, last);
   zero_.release_gradients(unit_);
 }
 
-Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Plan& plan, const Shapes& shapes,
-           const Unit& unit, const Unit* tied, const Embedding& embedding)
+Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, const describe::Plan& plan,
+           const Shapes& shapes, const Unit& unit, const Unit* tied, const Embedding& embedding)
     : builder_(builder), zero_(zero), shapes_(shapes), unit_(unit), tied_(tied) {
   Parameters parameters(builder, unit);
   norm_ = parameters.norm("final_norm.weight", "final_norm.bias");
@@ -54,6 +57,8 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Plan& plan, const
     logits_linear_.inputs = embedding.width();
     logits_linear_.outputs = builder[embedding.table()].elements / embedding.width();
   }
+  first_column_ = logits_linear_.outputs * builder.program().tensor_parallel.rank;
+  vocabulary_columns_ = std::clamp<std::int64_t>(model.vocabulary - first_column_, 0, logits_linear_.outputs);
   const std::int64_t tokens = shapes.tokens;
   const Elements plane = tokens * shapes.hidden;
   const Elements logits = tokens * logits_linear_.outputs;
@@ -69,6 +74,10 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Plan& plan, const
                                     shapes.compute == DataType::fp32 && shapes.in_place ? 0 : logits);
   normed_gradient_ = builder.buffer("head.normed_gradient", shapes.compute, Category::activation,
                                     shapes.in_place ? 0 : plane);
+}
+
+void Head::emit_cross_entropy(Op op, std::initializer_list<Operand> operands) {
+  builder_.emit(op, {shapes_.tokens, logits_linear_.outputs, first_column_, vocabulary_columns_}, operands);
 }
 
 void Head::forward(const MicroBatch& batch, Operand in) {
@@ -90,10 +99,9 @@ void Head::forward(const MicroBatch& batch, Operand in) {
   builder_.acquire(at(sums_));
   builder_.acquire_all(logits_);
   emit_linear(builder_, logits_linear_, tokens, at(normed_), at(logits_));
-  builder_.emit(Op::cross_entropy_maximum, {tokens, logits_linear_.outputs}, {at(logits_), at(maximum_)});
+  emit_cross_entropy(Op::cross_entropy_maximum, {at(logits_), at(maximum_)});
   builder_.collective(Op::all_reduce, Group::tensor_parallel, tokens, 1, {at(maximum_)}, kMaximum);
-  builder_.emit(Op::cross_entropy_exponent, {tokens, logits_linear_.outputs},
-                {at(logits_), at(batch.targets), at(maximum_), at(sums_)});
+  emit_cross_entropy(Op::cross_entropy_exponent, {at(logits_), at(batch.targets), at(maximum_), at(sums_)});
   builder_.collective(Op::all_reduce, Group::tensor_parallel, 2 * tokens, 1, {at(sums_)});
   builder_.emit(Op::cross_entropy_loss, {tokens}, {at(maximum_), at(sums_), at(batch.scalars)});
 }
@@ -105,8 +113,8 @@ void Head::backward(const MicroBatch& batch, Operand in, Operand gradient, bool 
   builder_.acquire(at(logits_gradient_));
   const Operand dlogits = logits_gradient_ != kNoBuffer ? at(logits_gradient_) : at(logits_);
   const Operand dnormed = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
-  builder_.emit(Op::cross_entropy_backward, {tokens, logits_linear_.outputs},
-                {at(logits_), at(batch.targets), at(maximum_), at(sums_), at(batch.scalars), dlogits});
+  emit_cross_entropy(Op::cross_entropy_backward,
+                     {at(logits_), at(batch.targets), at(maximum_), at(sums_), at(batch.scalars), dlogits});
   emit_weight_gradient(builder_, logits_linear_, tokens, dlogits, at(normed_));
   emit_input_gradient(builder_, logits_linear_, tokens, dlogits, dnormed);
   builder_.release(at(logits_gradient_));

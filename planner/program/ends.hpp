@@ -33,7 +33,7 @@ class Embedding {
   ZeroPolicy& zero_;
   Shapes shapes_;
   const Unit& unit_;
-  std::int64_t width_ = 0, rows_ = 0;
+  std::int64_t width_ = 0, rows_ = 0, first_row_ = 0;
   BufferId table_ = kNoBuffer, table_gradient_ = kNoBuffer, positions_ = kNoBuffer,
            positions_gradient_ = kNoBuffer;
   BufferId mask_ = kNoBuffer;
@@ -45,14 +45,16 @@ class Embedding {
 class Head {
  public:
   // `tied`: the embedding's unit when the head is its table, else nullptr.
-  Head(Builder& builder, ZeroPolicy& zero, const describe::Plan& plan, const Shapes& shapes, const Unit& unit,
-       const Unit* tied, const Embedding& embedding);
+  Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, const describe::Plan& plan,
+       const Shapes& shapes, const Unit& unit, const Unit* tied, const Embedding& embedding);
 
   void forward(const MicroBatch& batch, Operand in);
   // Sets `gradient` to d in; may be `in`.
   void backward(const MicroBatch& batch, Operand in, Operand gradient, bool last);
 
  private:
+  void emit_cross_entropy(Op op, std::initializer_list<Operand> operands);
+
   Builder& builder_;
   ZeroPolicy& zero_;
   Shapes shapes_;
@@ -60,6 +62,7 @@ class Head {
   const Unit* tied_;
   NormParameters norm_;
   Linear logits_linear_;
+  std::int64_t first_column_ = 0, vocabulary_columns_ = 0;
   BufferId normed_, statistics_, maximum_, sums_, logits_, logits_gradient_, normed_gradient_;
 };
 

@@ -78,87 +78,140 @@ enum class Stream : std::uint8_t { compute, communication, copy, host };
 enum class Phase : std::uint8_t { setup, forward, backward, step };
 std::string_view name_of(Phase phase);
 
-// The instruction set. `dims` and operands (in = read, out = written, io = both) of each; m, n, k as in
-// C[m,n] = A[m,k] B[k,n]. "t" marks the type of the operand's buffer. Weights are stored {outputs, inputs}
-// row by row.
+// The instruction set. Above each instruction: its dims in braces, then its operands in their order (in:
+// read, out: written, io: both; those in brackets may be absent). m, n, k as in C[m,n] = A[m,k] B[k,n];
+// weights are stored {outputs, inputs} row by row. "parameters" of a norm are its weight and, behind it, its
+// bias if it has one.
 enum class Op : std::uint8_t {
-  // structure
-  repeat,  // dims {count, first, step, index of its end}: layer := layer + first + i * step (iteration := i
-           // where
-           // step is 0); count >= 1
-  end_repeat,  // restores the layer register
-  phase,       // dims {Phase}: names what follows, until the next
-  // memory
-  acquire,      // out: one instance
-  release,      // in: one instance, always the one acquired last (a stack)
-  acquire_all,  // out: every instance
-  release_all,  // in: every instance, last first
-  // kernels: data movement
-  fill_zero,        // {elements}; out
-  copy,             // {elements}; in, out
-  accumulate,       // {elements}; in, io: out += in
-  copy_to_host,     // {elements}; in device, out host
-  copy_to_device,   // {elements}; in host, out device
-  accumulate_host,  // {elements}; in device, io host: host += device
-  // kernels: forward. "parameters" of a norm are its weight and, behind it, its bias if it has one
-  embedding_forward,  // {tokens, width, local vocabulary}; in tokens, in table, [in positions], out
-  norm_forward,       // {rows, width}; in x, in parameters, out y, out statistics
-  matmul,             // {m = tokens, n = outputs, k = inputs}; in x, in weight, [in bias], out y = x W^T + b
-  rotary_forward,     // {tokens, heads turned, head_dim}; io query and key
-  attention_forward,  // {sequences, sequence, heads, head_dim}, extra: kv_heads; in qkv, [in normed query and
-                      // key], out y,
-                      // out log-sum-exp
-  attention_scores,   // the same; in qkv, [in normed query and key], out scores = Q K^T / sqrt(d), causal
-  softmax_forward,    // {rows, width}; in scores, out probabilities (may be the same)
-  dropout_forward,    // {elements}; in, out mask, out y
-  attention_values,   // as attention_forward; in probabilities, in qkv, out y
-  activation_forward,  // {tokens, width}, extra: ActivationKind; in pre-activation, out (gated: the input is
-                       // 2 x width)
-  residual_add,        // {tokens, hidden}; in branch, [in bias], in residual, [out mask], out
-  cross_entropy_maximum,   // {tokens, local vocabulary}; in logits, out maximum
-  cross_entropy_exponent,  // {tokens, local vocabulary}; in logits, in targets, in maximum, out {sum, target
-                           // logit}
-  cross_entropy_loss,      // {tokens}; in maximum, in {sum, target logit}, io scalars
-  route_tokens,            // {tokens, experts, top_k, hidden}; in router logits, in x, out x by expert
-  combine_tokens,  // {tokens, experts, top_k, hidden}; in router logits, in expert outputs, [in shared], out
-                   // y
-  // kernels: backward, of the same shapes. Gradients of inputs are added to, or set with kOverwrite;
-  // gradients of
-  // parameters are always added to
-  cross_entropy_backward,  // {tokens, local vocabulary}; in logits, in targets, in maximum, in sums, in
-                           // scalars, out dlogits
-  matmul_input_gradient,   // {m, n, k}; in dy, in weight, io dx
-  matmul_weight_gradient,  // {m, n, k}; in dy, in x, io dW, [io db]
-  residual_backward,       // {tokens, hidden}; in dy, in mask, out branch gradient
-  activation_backward,     // {tokens, width}; in dy, in pre-activation, out its gradient (may be the same)
-  attention_row_dot,       // as attention_forward; in dy, in y, out fp32 row sums of dy * y
-  attention_backward,      // in dy, in qkv, [in normed query and key], in log-sum-exp, in row sums, out dqkv
-  attention_values_backward,  // in dy, in probabilities, in qkv, out d probabilities, out dqkv (the value
-                              // part)
-  dropout_backward,           // {elements}; in mask, io
-  softmax_backward,           // {rows, width}; in probabilities, io d probabilities -> d scores
-  attention_scores_backward,  // in d scores, in qkv, [in normed query and key], out dqkv (the query and key
-                              // parts)
-  rotary_backward,            // {tokens, heads turned, head_dim}; io d query and key
-  norm_backward,       // {rows, width}; in dy, in x, in parameters, in statistics, io dx, io d parameters
-  embedding_backward,  // {tokens, width, local vocabulary}; in dx, in tokens, io d table, [io d positions]
-  combine_backward,    // {tokens, experts, top_k, hidden}; in dy, in router logits, in expert outputs,
-                       // out d expert outputs (may be the same), out d router logits
-  route_backward,      // {tokens, experts, top_k, hidden}; in d x by expert, out dx
-  // kernels: step
-  gradient_norm,     // {elements, of them held by this tensor-parallel rank only}; in gradient, io scalars
-  gradient_to_fp32,  // {elements, chunk}; in gradient, in scalars, out fp32: unscaled and clipped. Of
-                     // `elements` the chunk
-                     // that starts at iteration * chunk
-  optimizer_update,  // {elements, chunk}; in fp32 gradient, io master (none: the parameter is), out
-                     // parameter,
-                     // io states ...
-  scale_update,      // {}; io scalars: loss scale, step count, overflow
-  // collectives: dims {elements of the whole vector, calls}
-  all_reduce,      // io
-  reduce_scatter,  // io whole: own partition of it is the sum
-  all_gather,      // in own partition, out whole (the partition may be its place in the whole)
-  broadcast,       // io
+  // ---- structure ----
+  // {count >= 1, first, step, index of its end}: layer := layer + first + i * step; iteration := i where step
+  // is 0
+  repeat,
+  // restores both registers
+  end_repeat,
+  // {Phase}: names what follows, until the next
+  phase,
+
+  // ---- memory ----
+  // out: one instance
+  acquire,
+  // in: one instance, always the one acquired last (a stack)
+  release,
+  // out: every instance, in order
+  acquire_all,
+  // in: every instance, last first
+  release_all,
+
+  // ---- data movement; all {elements} ----
+  // out
+  fill_zero,
+  // in, out
+  copy,
+  // in, io: out += in
+  accumulate,
+  // in device, out host
+  copy_to_host,
+  // in host, out device
+  copy_to_device,
+  // in device, io host: host += device
+  accumulate_host,
+
+  // ---- forward ----
+  // {tokens, width, table rows, first row}; in tokens, in table, [in positions], out. Tokens outside the
+  // rows, and
+  // positions where the first row is not 0, are left to the other tensor-parallel ranks
+  embedding_forward,
+  // {rows, width}; in x, in parameters, out y, out statistics
+  norm_forward,
+  // {m = tokens, n = outputs, k = inputs}; in x, in weight, [in bias], out y = x W^T + b
+  matmul,
+  // {tokens, heads turned, head_dim}; io query and key
+  rotary_forward,
+  // {sequences, sequence, heads, head_dim}, extra: key-value heads; in qkv, [in normed query and key], out y,
+  // out log-sum-exp. Causal, scores divided by sqrt(head_dim)
+  attention_forward,
+  // as attention_forward; in qkv, [in normed query and key], out scores
+  attention_scores,
+  // {rows, width}; in scores, out probabilities (may be the same)
+  softmax_forward,
+  // {elements}; in, out mask, out y
+  dropout_forward,
+  // as attention_forward; in probabilities, in qkv, out y
+  attention_values,
+  // {tokens, width}, extra: ActivationKind; in pre-activation (2 x width where gated), out
+  activation_forward,
+  // {tokens, hidden}; in branch, [in bias], in residual, [out mask], out
+  residual_add,
+  // {tokens, columns, first column, columns that are vocabulary and not padding}; in logits, out maximum
+  cross_entropy_maximum,
+  // as cross_entropy_maximum; in logits, in targets, in maximum, out {sum of exponentials, target logit} per
+  // token
+  cross_entropy_exponent,
+  // {tokens}; in maximum, in {sum, target logit}, io scalars
+  cross_entropy_loss,
+  // {tokens, experts, top_k, hidden}; in router logits, in x, out x by expert
+  route_tokens,
+  // as route_tokens; in router logits, in expert outputs, [in shared output], out y
+  combine_tokens,
+
+  // ---- backward. Gradients of inputs are added to, or set with kOverwrite; of parameters always added to
+  // ----
+  // as cross_entropy_maximum; in logits, in targets, in maximum, in sums, in scalars, out gradient of the
+  // logits
+  cross_entropy_backward,
+  // {m, n, k}; in dy, in weight, io dx
+  matmul_input_gradient,
+  // {m, n, k}; in dy, in x, io dW, [io db]
+  matmul_weight_gradient,
+  // {tokens, hidden}; in dy, in mask, out gradient of the branch
+  residual_backward,
+  // {tokens, width}, extra: ActivationKind; in dy, in pre-activation, out its gradient (may be the same)
+  activation_backward,
+  // as attention_forward; in dy, in y, out fp32 row sums of dy * y
+  attention_row_dot,
+  // as attention_forward; in dy, in qkv, [in normed query and key], in log-sum-exp, in row sums, out dqkv
+  attention_backward,
+  // as attention_forward; in dy, in probabilities, in qkv, out d probabilities, out dqkv (the value part)
+  attention_values_backward,
+  // {elements}; in mask, io
+  dropout_backward,
+  // {rows, width}; in probabilities, io d probabilities, which become d scores
+  softmax_backward,
+  // as attention_forward; in d scores, in qkv, [in normed query and key], out dqkv (the query and key parts)
+  attention_scores_backward,
+  // {tokens, heads turned, head_dim}; io d query and key
+  rotary_backward,
+  // {rows, width}; in dy, in x, in parameters, in statistics, io dx, io d parameters
+  norm_backward,
+  // as embedding_forward; in dx, in tokens, io d table, [io d positions]
+  embedding_backward,
+  // as route_tokens; in dy, in router logits, in expert outputs, out their gradients (may be the same), out d
+  // router logits
+  combine_backward,
+  // as route_tokens; in d x by expert, io dx
+  route_backward,
+
+  // ---- step ----
+  // {elements owned, of them held by this tensor-parallel rank only}; in gradient, io scalars
+  gradient_norm,
+  // {elements, chunk}; in gradient, in scalars, out fp32: unscaled and clipped. The chunk from iteration *
+  // chunk on
+  gradient_to_fp32,
+  // {elements, chunk}; in fp32 gradient, io master (absent: the parameter is its own), out parameter, io
+  // states ...
+  optimizer_update,
+  // io scalars: loss scale, step count, overflow
+  scale_update,
+
+  // ---- collectives; {elements of the whole vector, calls} ----
+  // io
+  all_reduce,
+  // io whole: its own partition becomes the sum
+  reduce_scatter,
+  // in own partition, out whole (the partition may be its place in the whole)
+  all_gather,
+  // io
+  broadcast,
 };
 std::string_view name_of(Op op);
 
@@ -204,9 +257,28 @@ struct GroupInfo {
   std::int64_t rank = 0;
 };
 
+// Fields of the `scalars` buffer, fp32. The first are summed over data-parallel ranks, the two behind the
+// loss over tensor-parallel ranks.
+enum class Scalar : std::uint8_t { loss, overflow, squared_norm, loss_scale, good_steps, steps };
+inline constexpr Elements kScalars = 16;
+
+// A parameter tensor of this rank: `copies` times {outputs, inputs}, `offset` elements into each instance of
+// its unit's flat vector, which is `unit`'s (or what partitions of it make up). It is the block of the
+// model's tensor that starts at {first_output, first_input}.
+struct TensorPlacement {
+  std::string_view name;
+  BufferId unit = kNoBuffer;
+  Elements outputs = 0, inputs = 0;
+  std::int64_t copies = 1;
+  Elements offset = 0;
+  Elements first_output = 0, first_input = 0;
+  bool replicated = false;  // every tensor-parallel rank holds the same
+};
+
 struct StepProgram {
   std::vector<Buffer> buffers;
   std::vector<Instruction> code;
+  std::vector<TensorPlacement> tensors;
   GroupInfo data_parallel, tensor_parallel;
   Elements parameters = 0;         // of the whole model, tied and replicated ones once
   Elements active_parameters = 0;  // that one token uses

@@ -20,15 +20,19 @@ LocalTensor localize(const ParameterTensor& tensor, const describe::Model& model
       break;
     case Sharding::column:
       local.outputs = div_ceil(tensor.outputs, ranks);
+      local.divides_outputs = true;
       break;
     case Sharding::row:
       local.inputs = div_ceil(tensor.inputs, ranks);
+      local.divides_inputs = true;
       break;
     case Sharding::vocabulary:
       local.outputs = local_vocabulary(model, plan);
+      local.divides_outputs = true;
       break;
     case Sharding::key_value:
       local.outputs = div_ceil(tensor.outputs, std::min(ranks, model.kv_heads));
+      local.divides_outputs = ranks <= model.kv_heads;
       break;
   }
   return local;

@@ -17,7 +17,8 @@ struct LocalTensor {
   Elements inputs = 1;
   std::int64_t copies = 1;
   bool replicated = false;  // every tensor-parallel rank holds the same
-  Elements offset = 0;      // first element inside its unit
+  bool divides_outputs = false, divides_inputs = false;
+  Elements offset = 0;  // first element inside its unit
 
   Elements elements() const { return outputs * inputs * copies; }
 };

@@ -317,8 +317,12 @@ void ZeroPolicy::step(BufferId scalars) {
           offload && stage_ >= 2 ? Stream::host : Stream::compute;
     });
   }
-  if (stage_ >= 1) builder_.collective(Op::all_reduce, Group::data_parallel, 2, 1, {at(scalars)});
-  builder_.collective(Op::all_reduce, Group::tensor_parallel, 2, 1, {at(scalars)});
+  // Loss and overflow are summed over all data-parallel ranks, and the squared norm where each has a part of
+  // it.
+  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 3 : 2, 1, {at(scalars)});
+  builder_.collective(
+      Op::all_reduce, Group::tensor_parallel, 2, 1,
+      {at(builder_.view("scalars.norm", scalars, static_cast<Elements>(Scalar::overflow), 2))});
   builder_.emit(Op::scale_update, {}, {at(scalars)}).stream = stream;
 
   for (const Unit& unit : units_) {
