@@ -39,7 +39,8 @@ struct Engine {
   // Default size of the constant buffers (C_B). 0: the engine counts no bucket (the published DeepSpeed
   // estimator).
   Bytes bucket_bytes = 0;
-  // At stages 2 and 3 gradients pass through so many buffers of the bucket's size; 0: through two of one layer's size.
+  // At stages 2 and 3 gradients pass through so many buffers of the bucket's size; 0: through two of one
+  // layer's size.
   std::int64_t gradient_buckets = 0;
   bool step_copies_whole_partition =
       false;  // the optimizer step holds an fp32 copy of the whole partition at once

@@ -139,7 +139,7 @@ void resolve_zero(Resolution& resolution) {
     resolution.assume("zero", 0, "plain data parallel");
   }
   if (plan.zero_stage > 0 && plan.data_parallel == 1 && plan.offload == Offload::none) {
-    resolution.assume("dp", 1, "ZeRO has nothing to partition over one data-parallel rank");
+    resolution.assume("zero", plan.zero_stage, "nothing to partition over one data-parallel rank");
   }
 }
 
