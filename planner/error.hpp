@@ -47,11 +47,12 @@ class Problems {
   std::vector<Problem> problems_;
 };
 
-// The candidate that is closest to `word` by edit distance, or empty when none is near enough to be a slip of the
-// fingers (distance above a third of the longer word). Case, '-' and '_' do not count.
+// The candidate that is closest to `word` by edit distance, or empty when none is near enough to be a slip of
+// the fingers (distance above a third of the longer word). Case, '-' and '_' do not count.
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
-// `text` with unprintable bytes escaped and cut at 60 characters, between double quotes: how messages show a value.
+// `text` with unprintable bytes escaped and cut at 60 characters, between double quotes: how messages show a
+// value.
 std::string quoted(std::string_view text);
 
 }  // namespace zeroplan

@@ -5,8 +5,9 @@
 #include <stdexcept>
 #include <type_traits>
 
-// Sizes and counts of the whole project. 64 bits everywhere: one step of a trillion-parameter model moves more
-// than 2^32 of anything. Decimal and binary prefixes are never mixed up: GB is 1e9 bytes and GiB is 2^30.
+// Sizes and counts of the whole project. 64 bits everywhere: one step of a trillion-parameter model moves
+// more than 2^32 of anything. Decimal and binary prefixes are never mixed up: GB is 1e9 bytes and GiB is
+// 2^30.
 namespace zeroplan {
 
 using Bytes = std::int64_t;

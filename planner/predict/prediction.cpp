@@ -43,7 +43,9 @@ void read_host(Prediction& prediction, const Plan& plan, const Cluster& cluster)
   const double held = static_cast<double>(prediction.memory.host_peak);
   const double load = static_cast<double>(plan.engine.host_load_bytes_per_parameter) *
                       static_cast<double>(prediction.program.parameters);
-  const double each = std::max(held, load) * plan.engine.host_factor;
+  const double least = std::max(held, load);
+  const double each = least * plan.engine.host_factor;
+  prediction.host_bytes_per_node_least = whole_bytes(least * processes);
   prediction.host_bytes_per_device = whole_bytes(each);
   prediction.host_bytes_per_node = whole_bytes(each * processes);
   if (cluster.node && cluster.node->host_memory_bytes) {
@@ -61,18 +63,24 @@ void judge(Prediction& prediction) {
         fmt::format("{:.2f} GiB more than the {:.2f} GiB of one device", gib(peak - capacity), gib(capacity));
     return;
   }
-  if (prediction.host_capacity_bytes > 0 && prediction.host_bytes_per_node > prediction.host_capacity_bytes) {
+  const Bytes host = prediction.host_capacity_bytes;
+  const Bytes host_middle = (prediction.host_bytes_per_node_least + prediction.host_bytes_per_node) / 2;
+  const auto host_reason = [&] {
+    return fmt::format("host memory: {:.1f} to {:.1f} GiB a node, {:.1f} GiB there",
+                       gib(prediction.host_bytes_per_node_least), gib(prediction.host_bytes_per_node),
+                       gib(host));
+  };
+  if (host > 0 && host_middle > host) {
     prediction.verdict = Verdict::does_not_fit;
-    prediction.verdict_reason =
-        fmt::format("host memory: {:.1f} GiB a node, {:.1f} GiB there", gib(prediction.host_bytes_per_node),
-                    gib(prediction.host_capacity_bytes));
+    prediction.verdict_reason = host_reason();
     return;
   }
-  prediction.verdict = static_cast<double>(peak) > kTightFraction * static_cast<double>(capacity)
-                           ? Verdict::tight
-                           : Verdict::fits;
+  const bool host_tight = host > 0 && prediction.host_bytes_per_node > host;
+  const bool tight = host_tight || static_cast<double>(peak) > kTightFraction * static_cast<double>(capacity);
+  prediction.verdict = tight ? Verdict::tight : Verdict::fits;
   prediction.verdict_reason =
-      fmt::format("{:.2f} GiB of {:.2f} GiB left", gib(capacity - peak), gib(capacity));
+      host_tight ? host_reason()
+                 : fmt::format("{:.2f} GiB of {:.2f} GiB left", gib(capacity - peak), gib(capacity));
 }
 
 }  // namespace

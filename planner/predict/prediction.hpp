@@ -37,8 +37,9 @@ struct Prediction {
   Bytes capacity_bytes = 0;     // what a program can use on the device, less the reserve
   std::string capacity_basis;
   Bytes host_bytes_per_device = 0;
-  Bytes host_bytes_per_node = 0;
-  Bytes host_capacity_bytes = 0;  // 0: not known
+  Bytes host_bytes_per_node = 0;        // with the engine's host_factor for pinned buffers, loading, saving
+  Bytes host_bytes_per_node_least = 0;  // without it. The verdict takes the middle, and is tight above it
+  Bytes host_capacity_bytes = 0;        // 0: not known
   double traffic_psi = 0;
   Verdict verdict = Verdict::fits;
   std::string verdict_reason;

@@ -61,7 +61,7 @@ Traffic read_traffic(const program::StepProgram& program) {
     const double elements = times * static_cast<double>(instruction.dims[0]);
     const double bytes = elements * static_cast<double>(bytes_of(whole.type));
     TrafficEntry& entry = entry_of(traffic.entries, instruction.group, instruction.op, phase);
-    entry.calls += times * static_cast<double>(instruction.dims[1]);
+    entry.calls += times;
     entry.elements += elements;
     entry.bytes += bytes;
     entry.sent_bytes +=

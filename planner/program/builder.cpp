@@ -48,11 +48,11 @@ Instruction& Builder::emit(Op op, std::initializer_list<std::int64_t> dims,
   return instruction;
 }
 
-void Builder::collective(Op op, Group group, Elements elements, std::int64_t calls,
-                         std::initializer_list<Operand> operands, std::uint8_t flags) {
+void Builder::collective(Op op, Group group, Elements elements, std::initializer_list<Operand> operands,
+                         std::uint8_t flags) {
   const GroupInfo& info = group == Group::data_parallel ? program_.data_parallel : program_.tensor_parallel;
   if (info.size <= 1) return;
-  Instruction& instruction = emit(op, {elements, calls}, operands);
+  Instruction& instruction = emit(op, {elements}, operands);
   instruction.group = group;
   instruction.stream = Stream::communication;
   instruction.flags |= flags;

@@ -34,9 +34,9 @@ class Builder {
 
   // Operands of kNoBuffer are kept in their place: an instruction's operands are positional.
   Instruction& emit(Op op, std::initializer_list<std::int64_t> dims, std::initializer_list<Operand> operands);
-  // A collective over `elements` in `calls` calls; nothing when the group has one rank.
-  void collective(Op op, Group group, Elements elements, std::int64_t calls,
-                  std::initializer_list<Operand> operands, std::uint8_t flags = 0);
+  // A collective over `elements`; nothing when the group has one rank.
+  void collective(Op op, Group group, Elements elements, std::initializer_list<Operand> operands,
+                  std::uint8_t flags = 0);
 
   void phase(Phase phase) { emit(Op::phase, {static_cast<std::int64_t>(phase)}, {}); }
 

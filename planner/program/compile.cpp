@@ -46,6 +46,8 @@ class Compiler {
     builder_.acquire(at(batch_.scalars));
     zero_.acquire_states();
     builder_.phase(Phase::forward);
+    // Loss, overflow and norm start from nothing; the loss scale behind them stays.
+    builder_.emit(Op::fill_zero, {static_cast<std::int64_t>(Scalar::loss_scale)}, {at(batch_.scalars)});
     zero_.zero_gradients();
     const std::int64_t passes = plan_.gradient_accumulation;
     const bool last_differs = ZeroPolicy::effective_stage(plan_) <= 2 && plan_.data_parallel > 1;
@@ -73,6 +75,7 @@ class Compiler {
   void compute_forward() {
     builder_.acquire(at(batch_.tokens));
     builder_.acquire(at(batch_.targets));
+    builder_.emit(Op::load_batch, {shapes_.tokens}, {at(batch_.tokens), at(batch_.targets)});
     layers_->begin();
     embedding_->acquire_mask();
     embedding_->forward(batch_, layers_->acquire_input());
@@ -124,13 +127,35 @@ class Compiler {
   std::optional<Head> head_;
 };
 
-void list_tensors(const std::vector<Unit>& units, std::int64_t tensor_rank, StepProgram& program) {
+UnitPlacement place(const Unit& unit, std::int64_t partitions, const StepProgram& program) {
+  UnitPlacement placement;
+  placement.parameter = unit.parameter;
+  placement.gradient = unit.gradient;
+  placement.master = unit.master;
+  placement.states = unit.states;
+  placement.first_layer = unit.first_layer;
+  placement.layers = unit.layers;
+  placement.elements = unit.elements;
+  placement.partition = unit.partition;
+  placement.owned = unit.owned;
+  placement.states_are_partition = partitions > 1;
+  const auto is_partition = [&](BufferId buffer) {
+    return partitions > 1 && buffer != kNoBuffer && program.buffers[buffer].elements == unit.partition;
+  };
+  placement.parameter_is_partition = is_partition(unit.parameter);
+  placement.gradient_is_partition = is_partition(unit.gradient);
+  return placement;
+}
+
+void list_parameters(const std::vector<Unit>& units, std::int64_t partitions, std::int64_t tensor_rank,
+                     StepProgram& program) {
   for (const Unit& unit : units) {
     if (unit.is_opaque()) continue;
+    program.units.push_back(place(unit, partitions, program));
     for (const LocalTensor& tensor : unit.tensors) {
       TensorPlacement& entry = program.tensors.emplace_back();
       entry.name = tensor.name;
-      entry.unit = unit.parameter;
+      entry.unit = program.units.size() - 1;
       entry.outputs = tensor.outputs;
       entry.inputs = tensor.inputs;
       entry.copies = tensor.copies;
@@ -148,6 +173,7 @@ void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepP
   program.buffers.clear();
   program.code.clear();
   program.tensors.clear();
+  program.units.clear();
   program.buffers.reserve(256);
   program.tensors.reserve(32);
   program.code.reserve(512);
@@ -157,13 +183,13 @@ void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepP
   program.tokens_per_step = plan.global_batch() * plan.sequence;
   program.states_only = !model.is_shape();
 
-  const int stage = ZeroPolicy::effective_stage(plan);
-  Units units = make_units(model, plan, stage > 0 ? plan.data_parallel : 1, rank);
+  const std::int64_t partitions = ZeroPolicy::effective_stage(plan) > 0 ? plan.data_parallel : 1;
+  Units units = make_units(model, plan, partitions, rank);
   program.parameters = units.parameters;
   program.active_parameters = units.active_parameters;
   Builder builder(program, plan.engine.alignment_bytes);
   Compiler(model, plan, make_shapes(model, plan), builder, units.units).step();
-  list_tensors(units.units, rank.tensor_parallel, program);
+  list_parameters(units.units, partitions, rank.tensor_parallel, program);
 }
 
 StepProgram compile(const Model& model, const Plan& plan, RankPosition rank) {

@@ -100,9 +100,9 @@ void Head::forward(const MicroBatch& batch, Operand in) {
   builder_.acquire_all(logits_);
   emit_linear(builder_, logits_linear_, tokens, at(normed_), at(logits_));
   emit_cross_entropy(Op::cross_entropy_maximum, {at(logits_), at(maximum_)});
-  builder_.collective(Op::all_reduce, Group::tensor_parallel, tokens, 1, {at(maximum_)}, kMaximum);
+  builder_.collective(Op::all_reduce, Group::tensor_parallel, tokens, {at(maximum_)}, kMaximum);
   emit_cross_entropy(Op::cross_entropy_exponent, {at(logits_), at(batch.targets), at(maximum_), at(sums_)});
-  builder_.collective(Op::all_reduce, Group::tensor_parallel, 2 * tokens, 1, {at(sums_)});
+  builder_.collective(Op::all_reduce, Group::tensor_parallel, 2 * tokens, {at(sums_)});
   builder_.emit(Op::cross_entropy_loss, {tokens}, {at(maximum_), at(sums_), at(batch.scalars)});
 }
 

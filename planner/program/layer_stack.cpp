@@ -122,7 +122,7 @@ void LayerStack::restore_checkpoint(const Group& group) {
   if (plan_.offload_activations) instruction.stream = Stream::copy;
   if (plan_.partition_activations) {
     builder_.collective(Op::all_gather, zeroplan::program::Group::tensor_parallel,
-                        part_ * plan_.tensor_parallel, 1, {at(own_input_part_), at(block_input_)});
+                        part_ * plan_.tensor_parallel, {at(own_input_part_), at(block_input_)});
   }
 }
 

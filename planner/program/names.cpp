@@ -34,6 +34,7 @@ std::string_view name_of(Op op) {
                                                 "release",
                                                 "acquire_all",
                                                 "release_all",
+                                                "load_batch",
                                                 "fill_zero",
                                                 "copy",
                                                 "accumulate",

@@ -54,7 +54,7 @@ void emit_norm_backward(Builder& builder, const NormParameters& norm, std::int64
 }
 
 void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand) {
-  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * shapes.hidden, 1, {operand});
+  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * shapes.hidden, {operand});
 }
 
 }  // namespace zeroplan::program

@@ -103,6 +103,8 @@ enum class Op : std::uint8_t {
   release_all,
 
   // ---- data movement; all {elements} ----
+  // out tokens, out targets: this rank's next micro-batch
+  load_batch,
   // out
   fill_zero,
   // in, out
@@ -203,7 +205,7 @@ enum class Op : std::uint8_t {
   // io scalars: loss scale, step count, overflow
   scale_update,
 
-  // ---- collectives; {elements of the whole vector, calls} ----
+  // ---- collectives; {elements of the whole vector} ----
   // io
   all_reduce,
   // io whole: its own partition becomes the sum
@@ -262,12 +264,24 @@ struct GroupInfo {
 enum class Scalar : std::uint8_t { loss, overflow, squared_norm, loss_scale, good_steps, steps };
 inline constexpr Elements kScalars = 16;
 
-// A parameter tensor of this rank: `copies` times {outputs, inputs}, `offset` elements into each instance of
-// its unit's flat vector, which is `unit`'s (or what partitions of it make up). It is the block of the
-// model's tensor that starts at {first_output, first_input}.
+// A unit of parameters as this rank holds it: `layers` flat vectors that are gathered, reduced and updated
+// together. A partition is [rank * partition, + owned) of the `elements`, padded to `partition` elements;
+// where nothing is partitioned both are `elements`.
+struct UnitPlacement {
+  BufferId parameter = kNoBuffer, gradient = kNoBuffer, master = kNoBuffer;
+  std::array<BufferId, 4> states{kNoBuffer, kNoBuffer, kNoBuffer, kNoBuffer};
+  std::int32_t first_layer = 0;
+  std::int64_t layers = 1;
+  Elements elements = 0, partition = 0, owned = 0;
+  bool parameter_is_partition = false, gradient_is_partition = false;  // of the persistent buffers
+  bool states_are_partition = false;                                   // master and states
+};
+
+// A parameter tensor of this rank: `copies` times {outputs, inputs}, `offset` elements into each of its
+// unit's vectors. It is the block of the model's tensor that starts at {first_output, first_input}.
 struct TensorPlacement {
   std::string_view name;
-  BufferId unit = kNoBuffer;
+  std::size_t unit = 0;  // index into StepProgram::units
   Elements outputs = 0, inputs = 0;
   std::int64_t copies = 1;
   Elements offset = 0;
@@ -278,6 +292,7 @@ struct TensorPlacement {
 struct StepProgram {
   std::vector<Buffer> buffers;
   std::vector<Instruction> code;
+  std::vector<UnitPlacement> units;
   std::vector<TensorPlacement> tensors;
   GroupInfo data_parallel, tensor_parallel;
   Elements parameters = 0;         // of the whole model, tied and replicated ones once

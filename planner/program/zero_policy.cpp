@@ -65,17 +65,14 @@ ZeroPolicy::ZeroPolicy(Builder& builder, const describe::Plan& plan, std::vector
 
 Elements ZeroPolicy::whole(const Unit& unit) const { return unit.partition * partitions_; }
 
+bool ZeroPolicy::whole_at_stage_2() const { return stage_ == 2 && plan_.engine.whole_gradients_at_stage_2; }
+
 bool ZeroPolicy::slots_for_gradients() const {
-  return stage_ >= 2 && !(stage_ == 2 && plan_.engine.whole_gradients_at_stage_2);
+  return stage_ >= 2 && !(whole_at_stage_2() && plan_.offload == Offload::none);
 }
 
 const ZeroPolicy::Parts& ZeroPolicy::parts_of(const Unit& unit) const {
   return parts_[static_cast<std::size_t>(&unit - units_.data())];
-}
-
-std::int64_t ZeroPolicy::calls(Elements elements, DataType type) const {
-  if (!plan_.constant_buffers || plan_.bucket_bytes == 0) return 1;
-  return div_ceil(elements * bytes_of(type), plan_.bucket_bytes);
 }
 
 void ZeroPolicy::declare_states(Unit& unit, Parts& parts) {
@@ -93,12 +90,13 @@ void ZeroPolicy::declare_states(Unit& unit, Parts& parts) {
 
   const bool fp32_partition = plan_.engine.fp32_gradient_partition && gradient_ != DataType::fp32 &&
                               (stage_ >= 1 || plan_.engine.fp32_gradient_at_stage_0);
-  const bool only_fp32_partition =
-      fp32_partition && stage_ == 3 && plan_.engine.fp32_gradient_replaces_stage_3;
+  const bool replaced =
+      stage_ == 3 ? plan_.engine.fp32_gradient_replaces_stage_3 : whole_at_stage_2() && offload;
+  const bool only_fp32_partition = fp32_partition && replaced;
   if (slots_for_gradients()) {
     unit.gradient = builder_.buffer("gradient", only_fp32_partition ? DataType::fp32 : gradient_,
                                     Category::gradient, unit.partition, each, states_space_);
-  } else if (!(stage_ == 2 && offload)) {
+  } else {
     unit.gradient = builder_.buffer("gradient", gradient_, Category::gradient, whole(unit), each);
     unit.weight_gradients = unit.gradient;
     if (stage_ >= 1)
@@ -154,7 +152,8 @@ void ZeroPolicy::declare_slots(bool tied_embeddings) {
     Unit& unit = units_[i];
     Parts& parts = parts_[i];
     // What is not described is moved piece by piece through a slot of its largest piece.
-    const Elements slot = unit.is_opaque() ? std::max<Elements>(1, unit.working) : whole(unit);
+    const Elements piece = std::max<Elements>(1, whole_at_stage_2() ? 0 : unit.working);
+    const Elements slot = unit.is_opaque() ? piece : whole(unit);
     if (stage_ == 3) {
       unit.weights = unit.is_layer() ? builder_.view("weights", gathered_ring_, 0, whole(unit))
                                      : builder_.buffer("gathered", compute_, Category::gathered, slot);
@@ -178,7 +177,9 @@ void ZeroPolicy::declare_slots(bool tied_embeddings) {
 void ZeroPolicy::declare_step() {
   const bool offload = plan_.offload != Offload::none;
   const auto partition = [](const Unit& unit) { return unit.partition; };
-  if (plan_.constant_buffers && !plan_.engine.step_copies_whole_partition) {
+  // On the host the optimizer is one fused kernel, which copies no partition as a whole.
+  const bool copies_partition = plan_.engine.step_copies_whole_partition && !offload;
+  if (plan_.constant_buffers && !copies_partition) {
     step_bucket_ =
         builder_.buffer("step_bucket", DataType::fp32, Category::bucket,
                         std::min(plan_.bucket_bytes / 4, most(units_, partition)), {}, states_space_);
@@ -190,13 +191,18 @@ void ZeroPolicy::declare_step() {
     }
   }
   if (!offload) return;
+  // What is not described is staged piece by piece; an engine without buckets counts no staging.
+  const auto staged = [this](const Unit& unit) {
+    if (plan_.bucket_bytes == 0) return Elements{1};
+    return unit.is_opaque() ? std::max<Elements>(1, unit.working / partitions_) : unit.partition;
+  };
   if (stage_ == 1) {
-    host_gradient_ = builder_.buffer("host_gradient", gradient_, Category::gradient, most(units_, partition),
-                                     {}, Space::host);
+    host_gradient_ = builder_.buffer("host_gradient", gradient_, Category::gradient, most(units_, staged), {},
+                                     Space::host);
   }
   if (plan_.offload == Offload::optimizer) {
-    host_parameter_ = builder_.buffer("host_parameter", parameter_, Category::parameter,
-                                      most(units_, partition), {}, Space::host);
+    host_parameter_ = builder_.buffer("host_parameter", parameter_, Category::parameter, most(units_, staged),
+                                      {}, Space::host);
   }
 }
 
@@ -250,7 +256,7 @@ void ZeroPolicy::gather(const Unit& unit, std::int16_t layer_offset) {
     builder_.emit(Op::copy_to_device, {unit.partition}, {at(unit.parameter, layer_offset), own}).stream =
         Stream::copy;
   }
-  builder_.collective(Op::all_gather, Group::data_parallel, whole(unit), calls(whole(unit), compute_),
+  builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
                       {own, at(unit.weights, layer_offset)});
 }
 
@@ -284,11 +290,10 @@ void ZeroPolicy::reduce(const Unit& unit, bool last) {
   if (!slots_for_gradients()) {
     if (!last) return;
     builder_.collective(stage_ == 0 ? Op::all_reduce : Op::reduce_scatter, Group::data_parallel, elements,
-                        calls(elements, gradient_), {at(unit.gradient)});
+                        {at(unit.gradient)});
     return;
   }
-  builder_.collective(Op::reduce_scatter, Group::data_parallel, elements, calls(elements, gradient_),
-                      {at(unit.weight_gradients)});
+  builder_.collective(Op::reduce_scatter, Group::data_parallel, elements, {at(unit.weight_gradients)});
   const Operand own = at(unit.is_opaque() ? unit.weight_gradients : parts.weight_gradients);
   if (plan_.offload == Offload::none) {
     builder_.emit(Op::accumulate, {unit.partition}, {own, at(unit.gradient)});
@@ -319,9 +324,9 @@ void ZeroPolicy::step(BufferId scalars) {
   }
   // Loss and overflow are summed over all data-parallel ranks, and the squared norm where each has a part of
   // it.
-  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 3 : 2, 1, {at(scalars)});
+  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 3 : 2, {at(scalars)});
   builder_.collective(
-      Op::all_reduce, Group::tensor_parallel, 2, 1,
+      Op::all_reduce, Group::tensor_parallel, 2,
       {at(builder_.view("scalars.norm", scalars, static_cast<Elements>(Scalar::overflow), 2))});
   builder_.emit(Op::scale_update, {}, {at(scalars)}).stream = stream;
 
@@ -366,7 +371,7 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
     builder_.emit(Op::copy_to_device, {unit.partition}, {updated, own_parameter}).stream = Stream::copy;
   }
   if (stage_ == 1 || stage_ == 2) {
-    builder_.collective(Op::all_gather, Group::data_parallel, whole(unit), calls(whole(unit), parameter_),
+    builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
                         {own_parameter, at(unit.parameter)});
   }
 }

@@ -63,8 +63,8 @@ class ZeroPolicy {
   void declare_slots(bool tied_embeddings);
   void declare_step();
   Elements whole(const Unit& unit) const;
+  bool whole_at_stage_2() const;  // the engine counts whole gradients at stage 2
   bool slots_for_gradients() const;
-  std::int64_t calls(Elements elements, DataType type) const;
   const Parts& parts_of(const Unit& unit) const;
   void update(const Unit& unit, BufferId scalars);
 

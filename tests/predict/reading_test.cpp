@@ -40,7 +40,7 @@ TEST_CASE("traffic and FLOPs of the repeats are those of the unrolled program") 
             flops += predict::executed_flops(instruction);
             if (instruction.group == Group::none) return;
             elements += static_cast<double>(instruction.dims[0]);
-            calls += static_cast<double>(instruction.dims[1]);
+            calls += 1;
           });
       const predict::Traffic traffic = predict::read_traffic(program);
       double read_calls = 0;
