@@ -1,5 +1,7 @@
 #include "tests/support/json_schema.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -34,14 +36,14 @@ std::vector<std::string> object_violations(const json& schema, const json& value
   std::vector<std::string> found;
   for (const json& key : schema.value("required", json::array())) {
     if (!value.contains(key.get<std::string>()))
-      found.push_back(pointer + ": missing " + key.get<std::string>());
+      found.push_back(fmt::format("{}: missing {}", pointer, key.get<std::string>()));
   }
   const json properties = schema.value("properties", json::object());
   for (const auto& [key, inner] : value.items()) {
     if (properties.contains(key)) {
-      append(found, schema_violations(properties[key], inner, pointer + '/' + key));
-    } else if (schema.value("additionalProperties", true) == false) {
-      found.push_back(pointer + ": unexpected " + key);
+      append(found, schema_violations(properties[key], inner, fmt::format("{}/{}", pointer, key)));
+    } else if (!schema.value("additionalProperties", true)) {
+      found.push_back(fmt::format("{}: unexpected {}", pointer, key));
     }
   }
   return found;
@@ -56,7 +58,7 @@ std::vector<std::string> schema_violations(const json& schema, const json& value
       "properties", "items", "minimum", "additionalProperties"};
   std::vector<std::string> found;
   for (const auto& [keyword, ignored] : schema.items()) {
-    if (!known.contains(keyword)) found.push_back(pointer + ": the schema uses " + keyword);
+    if (!known.contains(keyword)) found.push_back(fmt::format("{}: the schema uses {}", pointer, keyword));
   }
   if (schema.contains("type") && !has_one_type(value, schema["type"])) {
     found.push_back(pointer + ": " + value.dump() + " is not of type " + schema["type"].dump());
