@@ -2,105 +2,102 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace zeroplan::solve {
 namespace {
 
+using describe::Cluster;
 using describe::Offload;
 using describe::Plan;
 using describe::PlanOptions;
-using describe::ResolvedPlan;
 
 constexpr std::int64_t kMostDevices = 65536;
 constexpr int kMostDoublings = 6;
 
-std::vector<Change> zero_stages(int first, int last, std::string_view cost, const PlanOptions& options,
-                                const Plan& plan) {
+std::vector<Change> zero_stages(int first, int last, std::string_view cost, const Plan& plan) {
   std::vector<Change> result;
   for (int stage = std::max(first, plan.zero_stage + 1); stage <= last; ++stage) {
-    Change change{options, fmt::format("ZeRO stage {} instead of {}", stage, plan.zero_stage),
-                  std::string(cost)};
-    change.options.zero = stage;
+    Change change{plan, fmt::format("ZeRO stage {}", stage), std::string(cost)};
+    change.plan.zero_stage = stage;
     result.push_back(std::move(change));
   }
   return result;
 }
 
-std::vector<Change> smaller_micro_batches(const PlanOptions& options, const Plan& plan) {
+std::vector<Change> smaller_micro_batches(const Plan& plan) {
   std::vector<Change> result;
   for (std::int64_t micro_batch = plan.micro_batch / 2; micro_batch >= 1; micro_batch /= 2) {
     if (plan.micro_batch % micro_batch != 0) continue;
-    Change change{options, fmt::format("micro-batch {} instead of {}", micro_batch, plan.micro_batch),
-                  "the same global batch in more passes"};
-    change.options.micro_batch = micro_batch;
-    change.options.grad_accum = plan.gradient_accumulation * (plan.micro_batch / micro_batch);
-    change.options.global_batch.reset();
+    Change change{plan, fmt::format("micro-batch {}", micro_batch), "the same global batch in more passes"};
+    change.plan.micro_batch = micro_batch;
+    change.plan.gradient_accumulation *= plan.micro_batch / micro_batch;
     result.push_back(std::move(change));
   }
   return result;
 }
 
-std::vector<Change> full_recompute(const PlanOptions& options, const Plan& plan) {
+std::vector<Change> full_recompute(const Plan& plan) {
   if (plan.recompute == describe::Recompute::full) return {};
-  Change change{options, "full recomputation", "about a third more compute"};
-  change.options.recompute = describe::Recompute::full;
-  return {change};
+  Change change{plan, "full recomputation", "about a third more compute"};
+  change.plan.recompute = describe::Recompute::full;
+  return {std::move(change)};
 }
 
-std::vector<Change> tensor_parallel(const PlanOptions& options, const ResolvedPlan& resolved) {
+std::vector<Change> tensor_parallel(const Plan& plan, const Cluster& cluster) {
   std::vector<Change> result;
-  const Plan& plan = resolved.plan;
-  for (std::int64_t degree = 2 * plan.tensor_parallel; degree <= resolved.cluster.devices_per_node;
-       degree *= 2) {
-    result.push_back({with_tensor_parallel(options, resolved, degree),
-                      fmt::format("tensor parallel {} instead of {}", degree, plan.tensor_parallel),
-                      "all-reduces of activations in every layer, inside a node"});
+  for (std::int64_t degree = 2 * plan.tensor_parallel;
+       degree <= std::min(cluster.devices_per_node, plan.devices()); degree *= 2) {
+    if (plan.devices() % degree != 0) continue;
+    result.push_back({with_tensor_parallel(plan, degree), fmt::format("tensor parallel {}", degree),
+                      "all-reduces of activations in every layer"});
   }
   return result;
 }
 
-std::vector<Change> partition_activations(const PlanOptions& options, const ResolvedPlan& resolved,
-                                          bool to_host) {
-  const Plan& plan = resolved.plan;
-  if (to_host ? plan.offload_activations : plan.partition_activations) return {};
-  Change change{options, to_host ? "P_a+cpu" : "P_a",
-                to_host ? "checkpoints go over PCIe" : "an all-gather of each checkpoint"};
+std::vector<Change> partition_activations(const Plan& plan, bool to_host) {
   if (plan.tensor_parallel == 1) return {};
-  change.options.partition_activations = true;
-  if (to_host) change.options.offload_activations = true;
+  if (to_host ? plan.offload_activations : plan.partition_activations) return {};
+  Change change{plan, to_host ? "P_a+cpu" : "P_a",
+                to_host ? "checkpoints go over PCIe" : "an all-gather of each checkpoint"};
+  change.plan.partition_activations = true;
+  change.plan.offload_activations = to_host;
   if (plan.recompute != describe::Recompute::full) {
-    change.options.recompute = describe::Recompute::full;
+    change.plan.recompute = describe::Recompute::full;
     change.what += " with full recomputation";
-    change.cost += ", a third more compute";
+    change.cost += ", about a third more compute";
   }
-  return {change};
+  return {std::move(change)};
 }
 
-std::vector<Change> offload(const PlanOptions& options, const Plan& plan, Offload kind) {
+std::vector<Change> offload(const Plan& plan, Offload kind) {
   if (static_cast<int>(plan.offload) >= static_cast<int>(kind)) return {};
   const bool all = kind == Offload::all;
   const int least_stage = all ? 3 : 1;
-  Change change{options, all ? "offload of states and parameters" : "offload of the optimizer",
+  Change change{plan, all ? "offload of states and parameters" : "offload of the optimizer",
                 all ? "states and parameters in host memory" : "the optimizer runs on the host"};
-  change.options.offload = kind;
+  change.plan.offload = kind;
   if (plan.zero_stage < least_stage) {
-    change.options.zero = least_stage;
+    change.plan.zero_stage = least_stage;
     change.what += fmt::format(" with ZeRO stage {}", least_stage);
   }
-  return {change};
+  return {std::move(change)};
 }
 
-std::vector<Change> more_devices(const PlanOptions& options, const ResolvedPlan& resolved) {
+std::vector<Change> more_devices(const Plan& plan) {
   std::vector<Change> result;
-  const std::int64_t devices = resolved.plan.devices();
-  std::int64_t more = devices;
-  for (int i = 0; i < kMostDoublings && more <= kMostDevices / 2; ++i) {
-    more *= 2;
-    Change change{with_fixed_devices(options, resolved),
-                  fmt::format("{} devices instead of {}", more, devices),
-                  fmt::format("{} more devices", more - devices)};
-    change.options.gpus = more;
+  std::int64_t times = 1;
+  for (int i = 0; i < kMostDoublings && plan.devices() * times <= kMostDevices / 2; ++i) {
+    times *= 2;
+    Change change{plan, fmt::format("{} devices", plan.devices() * times),
+                  fmt::format("{} more devices", plan.devices() * (times - 1))};
+    change.plan.data_parallel *= times;
+    if (plan.gradient_accumulation % times == 0) {
+      change.plan.gradient_accumulation /= times;
+    } else {
+      change.cost += ", a larger global batch";
+    }
     result.push_back(std::move(change));
   }
   return result;
@@ -108,58 +105,76 @@ std::vector<Change> more_devices(const PlanOptions& options, const ResolvedPlan&
 
 }  // namespace
 
-PlanOptions with_fixed_devices(PlanOptions options, const ResolvedPlan& resolved) {
-  options.gpus = resolved.plan.devices();
-  options.nodes.reset();
-  options.dp.reset();
+Plan with_tensor_parallel(Plan plan, std::int64_t degree) {
+  const std::int64_t batch = plan.global_batch();
+  const std::int64_t devices = plan.devices();
+  plan.tensor_parallel = degree;
+  plan.data_parallel = div_exact(devices, degree);
+  const std::int64_t pass = plan.micro_batch * plan.data_parallel;
+  if (batch % pass == 0) plan.gradient_accumulation = batch / pass;
+  return plan;
+}
+
+bool replaces(ChangeKind later, ChangeKind earlier) {
+  return (later == ChangeKind::zero_stage_3 && earlier == ChangeKind::zero_stage_1_or_2) ||
+         (later == ChangeKind::offload_activations && earlier == ChangeKind::partition_activations) ||
+         (later == ChangeKind::offload_all && earlier == ChangeKind::offload_optimizer);
+}
+
+std::vector<Change> changes(ChangeKind kind, const Plan& plan, const Cluster& cluster) {
+  switch (kind) {
+    case ChangeKind::zero_stage_1_or_2:
+      return zero_stages(1, 2, "no more traffic", plan);
+    case ChangeKind::smaller_micro_batch:
+      return smaller_micro_batches(plan);
+    case ChangeKind::full_recompute:
+      return full_recompute(plan);
+    case ChangeKind::zero_stage_3:
+      return zero_stages(3, 3, "1.5x the data-parallel traffic", plan);
+    case ChangeKind::tensor_parallel:
+      return tensor_parallel(plan, cluster);
+    case ChangeKind::partition_activations:
+      return partition_activations(plan, false);
+    case ChangeKind::offload_activations:
+      return partition_activations(plan, true);
+    case ChangeKind::offload_optimizer:
+      return offload(plan, Offload::optimizer);
+    case ChangeKind::offload_all:
+      return offload(plan, Offload::all);
+    case ChangeKind::more_devices:
+      return more_devices(plan);
+  }
+  return {};
+}
+
+PlanOptions options_for(const Plan& plan, const Plan& start, PlanOptions options) {
+  if (plan.zero_stage != start.zero_stage) options.zero = plan.zero_stage;
+  if (plan.recompute != start.recompute) options.recompute = plan.recompute;
+  if (plan.offload != start.offload) options.offload = plan.offload;
+  if (plan.partition_activations != start.partition_activations) {
+    options.partition_activations = plan.partition_activations;
+  }
+  if (plan.offload_activations != start.offload_activations)
+    options.offload_activations = plan.offload_activations;
+  if (plan.tensor_parallel != start.tensor_parallel || plan.devices() != start.devices()) {
+    options.gpus = plan.devices();
+    options.nodes.reset();
+    options.dp.reset();
+    if (plan.tensor_parallel != start.tensor_parallel) options.tp = plan.tensor_parallel;
+  }
+  if (plan.micro_batch != start.micro_batch) options.micro_batch = plan.micro_batch;
+  if (plan.micro_batch != start.micro_batch || plan.gradient_accumulation != start.gradient_accumulation ||
+      plan.data_parallel != start.data_parallel) {
+    options.global_batch.reset();
+    options.grad_accum.reset();
+    if (plan.gradient_accumulation != 1) options.grad_accum = plan.gradient_accumulation;
+  }
   if (options.bucket_elements || options.bucket_from_hidden) {
-    options.bucket = resolved.plan.bucket_bytes;
+    options.bucket = plan.bucket_bytes;
     options.bucket_elements.reset();
     options.bucket_from_hidden = false;
   }
   return options;
-}
-
-PlanOptions with_tensor_parallel(PlanOptions options, const ResolvedPlan& resolved, std::int64_t degree) {
-  const Plan& plan = resolved.plan;
-  options = with_fixed_devices(std::move(options), resolved);
-  options.tp = degree;
-  const std::int64_t data_parallel = plan.devices() / degree;
-  if (data_parallel > 0 && plan.devices() % degree == 0 &&
-      plan.global_batch() % (plan.micro_batch * data_parallel) == 0) {
-    const std::int64_t passes = plan.global_batch() / (plan.micro_batch * data_parallel);
-    options.global_batch.reset();
-    options.grad_accum.reset();
-    if (passes > 1) options.grad_accum = passes;
-  }
-  return options;
-}
-
-std::vector<Change> changes(ChangeKind kind, const PlanOptions& options, const ResolvedPlan& resolved) {
-  const Plan& plan = resolved.plan;
-  switch (kind) {
-    case ChangeKind::zero_stage_1_or_2:
-      return zero_stages(1, 2, "no more traffic", options, plan);
-    case ChangeKind::smaller_micro_batch:
-      return smaller_micro_batches(options, plan);
-    case ChangeKind::full_recompute:
-      return full_recompute(options, plan);
-    case ChangeKind::zero_stage_3:
-      return zero_stages(3, 3, "1.5x the data-parallel traffic", options, plan);
-    case ChangeKind::tensor_parallel:
-      return tensor_parallel(options, resolved);
-    case ChangeKind::partition_activations:
-      return partition_activations(options, resolved, false);
-    case ChangeKind::offload_activations:
-      return partition_activations(options, resolved, true);
-    case ChangeKind::offload_optimizer:
-      return offload(options, plan, Offload::optimizer);
-    case ChangeKind::offload_all:
-      return offload(options, plan, Offload::all);
-    case ChangeKind::more_devices:
-      return more_devices(options, resolved);
-  }
-  return {};
 }
 
 }  // namespace zeroplan::solve

@@ -7,11 +7,11 @@
 
 namespace zeroplan::solve {
 
-// One change of a plan that takes less memory on each device, as options of the user.
+// One change of a plan that takes less memory on each device.
 struct Change {
-  describe::PlanOptions options;
-  std::string what;
-  std::string cost;
+  describe::Plan plan;
+  std::string what;  // "ZeRO stage 2"
+  std::string cost;  // "no more traffic"
 };
 
 // The kinds of change, cheapest first: memory that is only duplicated is given up before more is computed,
@@ -30,19 +30,20 @@ enum class ChangeKind {
 };
 inline constexpr int kChangeKinds = 10;
 
-// The changes of one kind that can be made to `options`, which resolved to `resolved`: smallest first.
-// Whether they are legal and help is for the caller to try.
-std::vector<Change> changes(ChangeKind kind, const describe::PlanOptions& options,
-                            const describe::ResolvedPlan& resolved);
+// The changes of one kind that can be made to `plan`, smallest first. Whether they are legal and help is for
+// the caller to try.
+std::vector<Change> changes(ChangeKind kind, const describe::Plan& plan, const describe::Cluster& cluster);
 
-// The user's options with the number of devices fixed at what they resolved to and dp left to be derived, so
-// that a change of tp keeps the devices.
-describe::PlanOptions with_fixed_devices(describe::PlanOptions options,
-                                         const describe::ResolvedPlan& resolved);
+// Whether a change of the second kind takes the place of one of the first: a higher ZeRO stage, P_a+cpu for
+// P_a, offload of everything for offload of the optimizer.
+bool replaces(ChangeKind later, ChangeKind earlier);
 
-// `options` with another tensor-parallel degree on the same devices and the same global batch, when that is
-// possible.
-describe::PlanOptions with_tensor_parallel(describe::PlanOptions options,
-                                           const describe::ResolvedPlan& resolved, std::int64_t degree);
+// `plan` with another tensor-parallel degree on the same devices, and the same global batch when that is
+// possible. Requires devices % degree == 0.
+describe::Plan with_tensor_parallel(describe::Plan plan, std::int64_t degree);
+
+// The options that ask for `plan` where the user's own, `options`, resolved to `start`.
+describe::PlanOptions options_for(const describe::Plan& plan, const describe::Plan& start,
+                                  describe::PlanOptions options);
 
 }  // namespace zeroplan::solve

@@ -7,86 +7,83 @@
 namespace zeroplan::solve {
 namespace {
 
-using describe::Model;
 using describe::Offload;
-using describe::PlanOptions;
-using describe::ResolvedPlan;
+using describe::Plan;
 
 struct Maker {
-  const Model& model;
-  const std::string& hardware;
-  PlanOptions base;  // devices fixed, nothing that a strategy is about
-  const ResolvedPlan& resolved;
+  const describe::Model& model;
+  const describe::Cluster& cluster;
+  Plan base;  // the user's, without what a strategy is about
 
-  PlanOptions with(int zero_stage, std::int64_t tensor_parallel) const {
-    PlanOptions options = with_tensor_parallel(base, resolved, tensor_parallel);
-    options.zero = zero_stage;
-    return options;
+  Plan with(int zero_stage, std::int64_t tensor_parallel) const {
+    Plan plan = with_tensor_parallel(base, tensor_parallel);
+    plan.zero_stage = zero_stage;
+    return plan;
   }
 
-  Strategy make(std::string name, PlanOptions options) const {
-    Strategy strategy{std::move(name), std::move(options), {}, {}, ""};
-    try {
-      strategy.resolved = describe::resolve_plan(strategy.options, model, hardware);
-      strategy.prediction = predict::predict(model, strategy.resolved->plan, strategy.resolved->cluster);
-    } catch (const ConfigurationError& error) {
-      strategy.not_possible = error.problems().front().text();
+  Strategy make(std::string name, Plan plan) const {
+    Strategy strategy{std::move(name), std::move(plan), {}, ""};
+    Problems problems;
+    describe::check_plan(strategy.plan, model, problems);
+    if (problems.empty()) {
+      strategy.prediction = predict::predict(model, strategy.plan, cluster);
+    } else {
+      strategy.not_possible = problems.list().front().text();
     }
     return strategy;
   }
 
   Strategy model_parallel() const {
-    std::optional<Strategy> last;
-    Strategy refused;
-    for (std::int64_t degree = 2; degree <= resolved.plan.devices(); degree *= 2) {
+    Strategy best{"MP", base, {}, "it needs an even number of devices"};
+    for (std::int64_t degree = 2; degree <= base.devices(); degree *= 2) {
+      if (base.devices() % degree != 0) continue;
       Strategy strategy = make("MP", with(0, degree));
-      if (!strategy.prediction) {
-        if (refused.name.empty()) refused = std::move(strategy);
-        continue;
-      }
-      last = std::move(strategy);
-      if (last->prediction->fits()) break;
+      const bool is_first = degree == 2;
+      if (!strategy.prediction && !is_first) continue;
+      best = std::move(strategy);
+      if (best.prediction && best.prediction->fits()) break;
     }
-    if (last) return std::move(*last);
-    if (refused.name.empty()) return {"MP", base, {}, {}, "needs 2 devices or more"};
-    return refused;
+    return best;
   }
 
-  Strategy partitioned_activations(std::int64_t degree, bool to_host) const {
-    PlanOptions options = with(2, degree);
-    options.recompute = describe::Recompute::full;
-    options.partition_activations = true;
-    if (to_host) options.offload_activations = true;
-    return make(to_host ? "ZeRO-2 + MP + P_a+cpu" : "ZeRO-2 + MP + P_a", std::move(options));
+  // On top of `model_parallel`, the strategy of plain model parallelism.
+  Strategy partitioned_activations(const Strategy& model_parallel, bool to_host) const {
+    std::string name = to_host ? "ZeRO-2 + MP + P_a+cpu" : "ZeRO-2 + MP + P_a";
+    const std::int64_t degree =
+        base.tensor_parallel > 1 ? base.tensor_parallel : model_parallel.plan.tensor_parallel;
+    if (degree == 1) return {std::move(name), base, {}, model_parallel.not_possible};
+    Plan plan = with(2, degree);
+    plan.recompute = describe::Recompute::full;
+    plan.partition_activations = true;
+    plan.offload_activations = to_host;
+    return make(std::move(name), std::move(plan));
   }
 
   Strategy offloaded(int stage, Offload offload, std::string name) const {
-    PlanOptions options = with(stage, resolved.plan.tensor_parallel);
-    options.offload = offload;
-    return make(std::move(name), std::move(options));
+    Plan plan = with(stage, base.tensor_parallel);
+    plan.offload = offload;
+    return make(std::move(name), std::move(plan));
   }
 };
 
 }  // namespace
 
-std::vector<Strategy> strategies(const Model& model, const PlanOptions& options, const std::string& hardware,
-                                 const ResolvedPlan& resolved) {
-  PlanOptions base = with_fixed_devices(options, resolved);
-  base.offload.reset();
-  base.partition_activations.reset();
-  base.offload_activations.reset();
-  const Maker maker{model, hardware, std::move(base), resolved};
-  const std::int64_t tensor_parallel = resolved.plan.tensor_parallel;
+std::vector<Strategy> strategies(const describe::Model& model, const describe::ResolvedPlan& resolved) {
+  Plan base = resolved.plan;
+  base.offload = Offload::none;
+  base.partition_activations = false;
+  base.offload_activations = false;
+  const Maker maker{model, resolved.cluster, std::move(base)};
 
   std::vector<Strategy> result;
   result.push_back(maker.make("DP", maker.with(0, 1)));
   result.push_back(maker.model_parallel());
   for (int stage = 1; stage <= 3; ++stage) {
-    result.push_back(maker.make("ZeRO-" + std::to_string(stage), maker.with(stage, tensor_parallel)));
+    result.push_back(
+        maker.make("ZeRO-" + std::to_string(stage), maker.with(stage, resolved.plan.tensor_parallel)));
   }
-  const std::int64_t model_degree = result[1].resolved ? result[1].resolved->plan.tensor_parallel : 2;
-  const std::int64_t degree = tensor_parallel > 1 ? tensor_parallel : model_degree;
-  for (const bool to_host : {false, true}) result.push_back(maker.partitioned_activations(degree, to_host));
+  for (const bool to_host : {false, true})
+    result.push_back(maker.partitioned_activations(result[1], to_host));
   result.push_back(maker.offloaded(2, Offload::optimizer, "ZeRO-2 + offload"));
   result.push_back(maker.offloaded(3, Offload::all, "ZeRO-3 + offload all"));
   return result;

@@ -7,7 +7,8 @@
 #include "planner/predict/work.hpp"
 #include "planner/program/compile.hpp"
 
-// What the planner's core costs: one whole plan compiled into a step program and read for memory, traffic and FLOPs.
+// What the planner's core costs: one whole plan compiled into a step program and read for memory, traffic and
+// FLOPs.
 
 namespace {
 
@@ -26,7 +27,8 @@ describe::Plan gpt3_plan() {
   return plan;
 }
 
-Bytes compile_and_read(const describe::Model& model, const describe::Plan& plan, program::StepProgram& program) {
+Bytes compile_and_read(const describe::Model& model, const describe::Plan& plan,
+                       program::StepProgram& program) {
   program::compile_into(model, plan, {}, program);
   const predict::MemoryProfile memory = predict::read_memory(program);
   const predict::Traffic traffic = predict::read_traffic(program);

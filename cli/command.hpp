@@ -1,0 +1,62 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/describe/plan.hpp"
+#include "reports/report.hpp"
+#include "reports/writers.hpp"
+
+namespace zeroplan::cli {
+
+// Exit codes of every command.
+inline constexpr int kYes = 0;
+inline constexpr int kNo = 1;
+inline constexpr int kBadInput = 2;
+inline constexpr int kNotPossible = 3;
+
+// What the user asked, read but not interpreted further than text goes.
+struct Request {
+  std::vector<std::string> arguments;  // in order, without the command's name
+  describe::PlanOptions options;       // plan file, --set and options merged
+  std::string hardware;                // --hw
+  std::string model;                   // `model` of the plan file, for when MODEL is left out
+  std::vector<std::string> notes;      // of the plan file's reader, for standard error
+  reports::Format format = reports::Format::table;
+  std::string out;  // --out; empty: standard output
+  bool quiet = false;
+};
+
+struct Answer {
+  reports::Report report;
+  int exit_code = kYes;
+};
+
+struct Example {
+  std::string_view command;  // after "zeroplan "
+  std::string_view what;
+};
+
+// A command: how help describes it, which options it takes, and the function that answers.
+struct Command {
+  std::string_view name;
+  std::string_view arguments;  // "MODEL --hw MACHINE"
+  std::string_view summary;    // one line
+  std::string_view details;
+  std::vector<Example> examples;
+  bool takes_plan = false;
+  Answer (*answer)(const Request& request) = nullptr;
+};
+
+// In the order help shows them.
+std::span<const Command> commands();
+
+Answer fit(const Request& request);
+Answer compare(const Request& request);
+Answer explain(const Request& request);
+Answer models(const Request& request);
+Answer hw(const Request& request);
+
+}  // namespace zeroplan::cli

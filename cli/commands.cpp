@@ -1,0 +1,66 @@
+#include "cli/command.hpp"
+
+namespace zeroplan::cli {
+
+std::span<const Command> commands() {
+  static const std::vector<Command> list{
+      {"fit",
+       "MODEL --hw MACHINE",
+       "does it fit? memory per GPU by category, traffic, FLOPs",
+       "MODEL is a preset (zeroplan models list), a Hugging Face config.json or a folder with one, a model "
+       "file,\n"
+       "params=7.5B (model states and traffic only), or a shape: "
+       "layers=48,hidden=1600,heads=25,vocab=50257.\n"
+       "Exit code 0 when it fits, 1 when it does not; then the cheapest changes that make it fit are shown.",
+       {{"fit gpt2-xl --hw v100-32gb --gpus 64 --zero 2 --micro-batch 4", "one plan on 64 GPUs"},
+        {"fit ./config.json --hw dgx-h100 --nodes 4 --zero 3 -o json",
+         "a model file, four nodes, for a program"},
+        {"fit params=7.5B --hw v100-32gb --gpus 64 --zero 1", "model states of a parameter count"}},
+       true,
+       fit},
+      {"compare",
+       "MODEL --hw MACHINE",
+       "DP, MP, ZeRO-1/2/3, P_a and offload side by side",
+       "One row per strategy, made from the plan that the options describe; a row that is not possible says "
+       "why.",
+       {{"compare gpt2-xl --hw dgx2", "every strategy on one DGX-2"},
+        {"compare params=7.5B --hw v100-32gb --gpus 64 -o csv", "Figure 1 of the ZeRO paper, as CSV"}},
+       true,
+       compare},
+      {"explain",
+       "KEY MODEL --hw MACHINE",
+       "one number: its formula with the values put in, and its source",
+       "KEY is a number of `zeroplan fit -o json`, such as peak_bytes or by_category_bytes.parameter.\n"
+       "Without KEY the keys are listed.",
+       {{"explain model_state_bytes gpt2-xl --hw v100-32gb --gpus 64 --zero 1", "where a number comes from"},
+        {"explain traffic_psi gpt2-xl --hw v100-32gb --gpus 64 --zero 3", "the paper's measure of traffic"},
+        {"explain", "the keys"}},
+       true,
+       explain},
+      {"models",
+       "list | show MODEL | count MODEL",
+       "the library of models; what a model file holds",
+       "list   every preset with its parameter count\n"
+       "show   every shape and parameter tensor, with the published count beside ours\n"
+       "count  the parameters, one number",
+       {{"models list", "every preset"},
+        {"models show gpt2-xl", "one of them, tensor by tensor"},
+        {"models count ./config.json", "parameters of a file"}},
+       false,
+       models},
+      {"hw",
+       "list | show MACHINE | detect",
+       "the library of machines; this machine",
+       "list    every device, node and cluster\n"
+       "show    every figure of one, with its source\n"
+       "detect  the CPUs and the memory of the machine this runs on",
+       {{"hw list", "every machine"},
+        {"hw show v100-32gb", "one of them, with the source of every figure"},
+        {"hw detect", "this machine"}},
+       false,
+       hw},
+  };
+  return list;
+}
+
+}  // namespace zeroplan::cli

@@ -1,0 +1,17 @@
+#include "cli/command.hpp"
+#include "cli/help.hpp"
+#include "cli/options.hpp"
+#include "planner/solve/strategies.hpp"
+#include "reports/compare_report.hpp"
+
+namespace zeroplan::cli {
+
+Answer compare(const Request& request) {
+  const std::string argument = model_argument(request);
+  const std::string& hardware = hardware_argument(request);
+  const describe::Model model = describe::resolve_model(argument);
+  const describe::ResolvedPlan resolved = describe::resolve_plan(request.options, model, hardware);
+  return {reports::compare_report(version(), model, resolved, solve::strategies(model, resolved)), kYes};
+}
+
+}  // namespace zeroplan::cli

@@ -1,0 +1,37 @@
+#include <algorithm>
+
+#include "cli/command.hpp"
+#include "cli/help.hpp"
+#include "cli/options.hpp"
+#include "planner/predict/prediction.hpp"
+#include "reports/explain_report.hpp"
+
+namespace zeroplan::cli {
+namespace {
+
+void check_key(const std::string& key) {
+  std::vector<std::string> names;
+  for (const reports::ExplainKey& known : reports::explain_keys()) names.push_back(known.name);
+  if (std::find(names.begin(), names.end(), key) != names.end()) return;
+  std::string message = "unknown key " + zeroplan::quoted(key);
+  const std::string nearest = nearest_name(key, names);
+  message += nearest.empty() ? "; zeroplan explain lists them" : "; nearest: " + nearest;
+  throw ConfigurationError(Problem{"KEY", 0, "", message});
+}
+
+}  // namespace
+
+Answer explain(const Request& request) {
+  if (request.arguments.empty()) return {reports::explain_keys_report(version()), kYes};
+  const std::string& key = request.arguments.front();
+  check_key(key);
+  const std::string argument = model_argument(request, 1);
+  const std::string& hardware = hardware_argument(request);
+  const describe::Model model = describe::resolve_model(argument);
+  const describe::ResolvedPlan resolved = describe::resolve_plan(request.options, model, hardware);
+  const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
+  const reports::FitAnswer answer{version(), argument, hardware, model, resolved, prediction, {}};
+  return {reports::explain_report(key, answer), kYes};
+}
+
+}  // namespace zeroplan::cli

@@ -1,0 +1,181 @@
+#include "cli/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+namespace zeroplan::cli {
+namespace {
+
+std::string dashed(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+void add_plan_options(std::vector<OptionSpec>& specs) {
+  specs.push_back(
+      {{"-f", "--file"}, "file", "FILE", "a plan file (docs/plans.md); options win over it", false, false});
+  specs.push_back(
+      {{"--set"}, "set", "KEY=VALUE", "one key of the plan, repeatable; wins over the file", false, true});
+  specs.push_back(
+      {{"--hw"}, "hw", "NAME|FILE", "the machine: a preset (zeroplan hw list) or a YAML file", false, false});
+  for (const describe::PlanKey& key : describe::plan_keys()) {
+    std::vector<std::string> names{dashed(key.name)};
+    if (key.name == "tp") names.emplace_back("--mp");
+    specs.push_back({std::move(names), key.name, key.placeholder, key.help, true, false});
+  }
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string result;
+  for (const std::string& name : names) result += (result.empty() ? "" : ",") + name;
+  return result;
+}
+
+// Keys that are yes or no take their value only after '=': what follows a bare one is an argument.
+bool is_switch(const OptionSpec& spec) { return spec.placeholder.empty() || spec.placeholder == "on|off"; }
+
+std::vector<std::string> all_names(const std::vector<OptionSpec>& specs) {
+  std::vector<std::string> names{"--help"};
+  for (const OptionSpec& spec : specs) names.insert(names.end(), spec.names.begin(), spec.names.end());
+  return names;
+}
+
+Problem unknown_option(const std::string& word, const std::vector<OptionSpec>& specs) {
+  const std::string name = word.substr(0, word.find('='));
+  const std::string nearest = nearest_name(name, all_names(specs));
+  return {name, 0, "", nearest.empty() ? "unknown option" : "unknown option; nearest: " + nearest};
+}
+
+describe::Value scalar(std::string text) {
+  describe::Value value;
+  value.kind = describe::Value::Kind::scalar;
+  value.text = std::move(text);
+  return value;
+}
+
+void read_set(const std::string& text, describe::PlanOptions& options, Problems& problems) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    problems.add({"--set", 0, "",
+                  fmt::format("found {}, expected KEY=VALUE, such as zero=2", zeroplan::quoted(text))});
+    return;
+  }
+  const std::string key = text.substr(0, equals);
+  describe::PlanOptions one;
+  describe::set_plan_option(one, key, scalar(text.substr(equals + 1)), "--set", problems);
+  for (const auto& [name, origin] : one.origins) {
+    if (options.origins.contains(name)) problems.add({"--set", 0, key, "given twice"});
+  }
+  options = describe::merge(options, one);
+}
+
+void read_format(const std::string& text, Request& request, Problems& problems) {
+  const std::vector<std::string>& names = reports::format_names();
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found != names.end()) {
+    request.format = static_cast<reports::Format>(found - names.begin());
+    return;
+  }
+  const std::string nearest = nearest_name(text, names);
+  problems.add({"-o", 0, "",
+                fmt::format("found {}, expected one of {}{}", zeroplan::quoted(text), fmt::join(names, ", "),
+                            nearest.empty() ? "" : "; nearest: " + nearest)});
+}
+
+}  // namespace
+
+std::vector<OptionSpec> options_of(const Command& command) {
+  std::vector<OptionSpec> specs{
+      {{"-o", "--output"}, "output", "FORMAT", "table (default), json, jsonl, csv, md or yaml", false, false},
+      {{"--out"}, "out", "FILE", "write the answer to FILE, whole or not at all", false, false},
+      {{"-q", "--quiet"}, "quiet", "", "print no answer: the exit code says it", false, false}};
+  if (command.takes_plan) add_plan_options(specs);
+  return specs;
+}
+
+GivenLine split_line(const Command& command, const std::vector<std::string>& words, Problems& problems) {
+  const std::vector<OptionSpec> specs = options_of(command);
+  GivenLine line;
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  const CLI::Option* help = app.add_flag("-h,--help");
+  std::vector<CLI::Option*> parsed;
+  for (const OptionSpec& spec : specs) {
+    CLI::Option* option =
+        is_switch(spec) ? app.add_flag(joined(spec.names)) : app.add_option(joined(spec.names));
+    if (!is_switch(spec)) option->expected(1)->allow_extra_args(false);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    parsed.push_back(option);
+  }
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::ParseError& error) {
+    // With every value taken as text and extra words allowed, a value missing at the end is all that is left.
+    const std::string message = error.what();
+    problems.add({message.substr(0, message.find(':')), 0, "", "a value is missing"});
+    return line;
+  }
+  line.help = help->count() > 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const std::vector<std::string> texts = parsed[i]->results();
+    if (texts.size() > 1 && !specs[i].repeatable) {
+      problems.add(
+          {specs[i].names.front(), 0, "", "given twice: " + fmt::format("{}", fmt::join(texts, ", "))});
+      continue;
+    }
+    for (const std::string& text : texts) {
+      line.options.push_back({specs[i].names.front(), specs[i].key, text, specs[i].of_plan});
+    }
+  }
+  for (const std::string& word : app.remaining()) {
+    if (word.size() > 1 && word.front() == '-') {
+      problems.add(unknown_option(word, specs));
+    } else {
+      line.arguments.push_back(word);
+    }
+  }
+  return line;
+}
+
+Request read_request(const Command& command, const GivenLine& line, Problems& problems) {
+  Request request;
+  request.arguments = line.arguments;
+  describe::PlanFile file;
+  describe::PlanOptions from_set;
+  describe::PlanOptions from_options;
+  for (const GivenOption& option : line.options) {
+    if (option.of_plan) {
+      describe::set_plan_option(from_options, option.key, scalar(option.text), option.name, problems);
+    } else if (option.key == "file") {
+      try {
+        file = describe::read_plan_file(option.text);
+      } catch (const ConfigurationError& error) {
+        problems.add(error);
+      }
+    } else if (option.key == "set") {
+      read_set(option.text, from_set, problems);
+    } else if (option.key == "hw") {
+      request.hardware = option.text;
+    } else if (option.key == "output") {
+      read_format(option.text, request, problems);
+    } else if (option.key == "out") {
+      request.out = option.text;
+    } else if (option.key == "quiet") {
+      request.quiet = true;
+    }
+  }
+  problems.throw_if_any();
+  if (command.takes_plan) {
+    request.options = describe::merge(describe::merge(file.options, from_set), from_options);
+    request.model = file.model.value_or("");
+    request.notes = file.notes;
+    if (request.hardware.empty()) request.hardware = file.hardware.value_or("");
+  }
+  return request;
+}
+
+}  // namespace zeroplan::cli

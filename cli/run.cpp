@@ -1,0 +1,84 @@
+#include "cli/run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "cli/command.hpp"
+#include "cli/help.hpp"
+#include "cli/options.hpp"
+#include "cli/output_file.hpp"
+#include "planner/error.hpp"
+
+namespace zeroplan::cli {
+namespace {
+
+const Command& find_command(const std::string& name) {
+  const auto all = commands();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Command& command) { return command.name == name; });
+  if (found != all.end()) return *found;
+  std::vector<std::string> names;
+  for (const Command& command : all) names.emplace_back(command.name);
+  if (name.starts_with('-')) {
+    names = {"--help", "--version"};
+    const std::string nearest = nearest_name(name, names);
+    throw ConfigurationError(Problem{name, 0, "",
+                                     nearest.empty()
+                                         ? "unknown option; a command comes first (zeroplan --help)"
+                                         : "unknown option; nearest: " + nearest});
+  }
+  const std::string nearest = nearest_name(name, names);
+  throw ConfigurationError(
+      Problem{"", 0, "",
+              fmt::format("unknown command {}, expected one of {}{}", zeroplan::quoted(name),
+                          fmt::join(names, ", "), nearest.empty() ? "" : "; nearest: " + nearest)});
+}
+
+int answer(const std::vector<std::string>& words, std::ostream& out, std::ostream& err) {
+  if (words.empty())
+    throw ConfigurationError(Problem{"", 0, "", "a command is missing (zeroplan --help lists them)"});
+  if (words.front() == "--help" || words.front() == "-h" || words.front() == "help") {
+    out << program_help();
+    return kYes;
+  }
+  if (words.front() == "--version") {
+    out << "zeroplan " << version() << '\n';
+    return kYes;
+  }
+  const Command& command = find_command(words.front());
+  Problems problems;
+  const GivenLine line = split_line(command, {words.begin() + 1, words.end()}, problems);
+  if (line.help) {
+    out << command_help(command);
+    return kYes;
+  }
+  const Request request = read_request(command, line, problems);
+  const Answer result = command.answer(request);
+  if (request.quiet) return result.exit_code;
+  for (const std::string& note : request.notes) err << "zeroplan: note: " << note << '\n';
+  const std::string text = reports::write(result.report, request.format);
+  if (!request.out.empty()) {
+    write_whole_file(request.out, text);
+  } else if (!(out << text << std::flush)) {
+    throw ConfigurationError(Problem{"standard output", 0, "", "cannot be written"});
+  }
+  return result.exit_code;
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& words, std::ostream& out, std::ostream& err) {
+  try {
+    return answer(words, out, err);
+  } catch (const ConfigurationError& error) {
+    for (const Problem& problem : error.problems()) err << "zeroplan: error: " << problem.text() << '\n';
+    return kBadInput;
+  } catch (const std::exception& error) {
+    err << "zeroplan: error: " << error.what() << " (a defect of zeroplan: please report the command)\n";
+    return kNotPossible;
+  }
+}
+
+}  // namespace zeroplan::cli

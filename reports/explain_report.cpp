@@ -1,0 +1,108 @@
+#include "reports/explain_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reports/inputs.hpp"
+#include "reports/numbers.hpp"
+
+namespace zeroplan::reports {
+namespace {
+
+const ExplainKey& find_key(const std::string& name) {
+  const std::vector<ExplainKey>& keys = explain_keys();
+  return *std::find_if(keys.begin(), keys.end(), [&](const ExplainKey& key) { return key.name == name; });
+}
+
+constexpr double kLargestExactInteger = 9007199254740992;  // 2^53
+
+bool is_whole(double value) { return std::abs(value) < kLargestExactInteger && value == std::floor(value); }
+
+Cell value_cell(double value) {
+  if (is_whole(value)) return static_cast<std::int64_t>(value);
+  return Real{value, std::abs(value) < 1000 ? 6 : 1};
+}
+
+double number_of(const Data& data) {
+  if (const auto* integer = data.as<std::int64_t>()) return static_cast<double>(*integer);
+  const auto* real = data.as<double>();
+  return real == nullptr ? 0 : *real;
+}
+
+Data value_of(const std::string& key, const Data& fit) {
+  const Data* model = fit.find("inputs.model");
+  for (const Data* place : {fit.find("result"), model}) {
+    if (const Data* found = place->find(key)) return *found;
+  }
+  return {};
+}
+
+std::string with_gib(double value, const ExplainKey& key) {
+  std::string text = fmt::format("{} = {} {}", key.name, cell_text(value_cell(value)), key.unit);
+  if (key.unit == "bytes") {
+    text += fmt::format(" ({:.2f} GiB, {:.2f} GB)", value / static_cast<double>(kGiB), value / kGB);
+  }
+  return text;
+}
+
+}  // namespace
+
+Report explain_keys_report(std::string_view version) {
+  Report report;
+  Data rows = Data::list();
+  Table table{{{"key", false}, {"unit", false}, {"what it is", false}}, {}, {}};
+  for (const ExplainKey& key : explain_keys()) {
+    rows.add(Data::map().set("key", key.name).set("unit", key.unit).set("what", key.what));
+    table.rows.push_back({key.name, key.unit, key.what});
+  }
+  report.data = Data::map()
+                    .set("schema", "zeroplan.explain_keys/1")
+                    .set("version", version)
+                    .set("keys", std::move(rows));
+  report.rows = "keys";
+  report.blocks.emplace_back(std::move(table));
+  return report;
+}
+
+Report explain_report(const std::string& key_name, const FitAnswer& answer) {
+  const ExplainKey& key = find_key(key_name);
+  const Explanation explanation = explain(key_name, {answer.model, answer.resolved, answer.prediction});
+  const Data fit = fit_data(answer);
+  const Data value = value_of(key_name, fit);
+  const double number = number_of(value);
+
+  Report report;
+  Data terms = Data::list();
+  Table table{{{"term", false}, {"with values", false}, {key.unit}}, {}, {}};
+  for (const Term& term : explanation.terms) {
+    terms.add(Data::map().set("name", term.name).set("arithmetic", term.arithmetic).set("value", term.value));
+    table.rows.push_back({term.name, term.arithmetic, value_cell(term.value)});
+  }
+  table.rules_before = {table.rows.size()};
+  table.rows.push_back({key.name, std::string(), value_cell(number)});
+
+  add_inputs(report.blocks, answer.model, answer.resolved);
+  report.blocks.emplace_back(Heading{with_gib(number, key)});
+  report.blocks.emplace_back(Paragraph{fmt::format("{}: {}.", key.what, explanation.formula)});
+  report.blocks.emplace_back(std::move(table));
+  report.blocks.emplace_back(Paragraph{"Source: " + explanation.source});
+  add_assumptions(report.blocks, answer.model, answer.resolved);
+  report.data = Data::map()
+                    .set("schema", "zeroplan.explain/1")
+                    .set("version", answer.version)
+                    .set("inputs", *fit.find("inputs"))
+                    .set("assumed", *fit.find("assumed"))
+                    .set("result", Data::map()
+                                       .set("key", key.name)
+                                       .set("unit", key.unit)
+                                       .set("value", value)
+                                       .set("formula", explanation.formula)
+                                       .set("terms", std::move(terms))
+                                       .set("source", explanation.source));
+  report.rows = "result.terms";
+  return report;
+}
+
+}  // namespace zeroplan::reports

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/describe/plan.hpp"
+#include "planner/predict/prediction.hpp"
+
+// One number of an answer, taken apart into what it is the sum of. The terms are read from the step program;
+// no formula is kept here a second time.
+namespace zeroplan::reports {
+
+struct Term {
+  std::string name;
+  std::string arithmetic;  // "48 x 30,740,800 x 2 B"
+  double value = 0;
+};
+
+struct Explanation {
+  std::string formula;      // in words and symbols
+  std::vector<Term> terms;  // their sum is the value
+  std::string source;       // paper and section, or where it is documented
+};
+
+struct ExplainInput {
+  const describe::Model& model;
+  const describe::ResolvedPlan& resolved;
+  const predict::Prediction& prediction;
+};
+
+struct ExplainKey {
+  std::string name;  // under `result` of zeroplan.fit/1, or "parameters" and "active_parameters" of the model
+  std::string unit;
+  std::string what;
+};
+const std::vector<ExplainKey>& explain_keys();
+
+// Requires a name of explain_keys().
+Explanation explain(std::string_view key, const ExplainInput& input);
+
+}  // namespace zeroplan::reports

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "planner/describe/cluster.hpp"
+#include "reports/report.hpp"
+
+namespace zeroplan::reports {
+
+// Schema zeroplan.hardware_list/1: one row per preset.
+Report hardware_list_report(std::string_view version, const std::vector<describe::HardwareName>& names);
+
+// Schema zeroplan.machine/1: every figure of a device, its node and cluster, with its source.
+Report hardware_report(std::string_view version, const describe::Cluster& cluster);
+
+// The same for the machine that the program runs on.
+Report detected_report(std::string_view version, const describe::Cluster& cluster, std::int64_t logical_cpus);
+
+}  // namespace zeroplan::reports

@@ -1,0 +1,56 @@
+#include "reports/numbers.hpp"
+#include "reports/writers.hpp"
+
+namespace zeroplan::reports {
+namespace {
+
+// Writes what stands after "key:" or "-": a scalar on the same line, or a block below, indented by `depth`.
+void write_value(const Data& data, std::size_t depth, std::string& text);
+
+void write_entries(const Data::Map& entries, std::size_t depth, bool first_in_place, std::string& text) {
+  for (const DataEntry& entry : entries) {
+    if (!(first_in_place && &entry == entries.data())) text += std::string(2 * depth, ' ');
+    text += entry.key + ':';
+    write_value(entry.value, depth + 1, text);
+  }
+}
+
+void write_value(const Data& data, std::size_t depth, std::string& text) {
+  if (const auto* entries = data.as<Data::Map>()) {
+    if (entries->empty()) {
+      text += " {}\n";
+      return;
+    }
+    text += '\n';
+    write_entries(*entries, depth, false, text);
+  } else if (const auto* items = data.as<Data::List>()) {
+    if (items->empty()) {
+      text += " []\n";
+      return;
+    }
+    text += '\n';
+    for (const Data& item : *items) {
+      text += std::string(2 * depth, ' ') + '-';
+      const auto* inner = item.as<Data::Map>();
+      if (inner != nullptr && !inner->empty()) {
+        text += ' ';
+        write_entries(*inner, depth + 1, true, text);
+      } else {
+        write_value(item, depth + 1, text);
+      }
+    }
+  } else {
+    // Scalars are written as in JSON, of which YAML is a superset.
+    text += ' ' + write_json(data, true);
+  }
+}
+
+}  // namespace
+
+std::string write_yaml(const Data& data) {
+  std::string text;
+  if (const auto* entries = data.as<Data::Map>()) write_entries(*entries, 0, false, text);
+  return text;
+}
+
+}  // namespace zeroplan::reports

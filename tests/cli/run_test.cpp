@@ -1,0 +1,174 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/command.hpp"
+
+using namespace zeroplan::test;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::string_view kFits = "fit gpt2 --hw v100-32gb --gpus 8 --micro-batch 1";
+constexpr std::string_view kDoesNotFit = "fit gpt2-xl --hw v100-32gb --gpus 4 --micro-batch 8";
+
+std::string with(std::string_view command, std::string_view more) {
+  return std::string(command) + ' ' + std::string(more);
+}
+
+// Bad input: exit code 2, nothing on standard output, one line per problem in our style.
+CommandResult refused(std::string_view line, std::size_t problems = 1) {
+  CommandResult result = run_command(line);
+  CAPTURE(line);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 2);
+  CHECK(result.out.empty());
+  CHECK(static_cast<std::size_t>(std::count(result.err.begin(), result.err.end(), '\n')) == problems);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < problems && begin < result.err.size(); ++i) {
+    CHECK(result.err.substr(begin).starts_with("zeroplan: error: "));
+    begin = result.err.find('\n', begin) + 1;
+  }
+  return result;
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("exit codes: 0 yes, 1 no") {
+  CHECK(run_command(kFits).exit_code == 0);
+  CHECK(run_command(kDoesNotFit).exit_code == 1);
+  CHECK(run_command("compare gpt2 --hw v100-32gb --gpus 8").exit_code == 0);
+  CHECK(run_command("models list").exit_code == 0);
+  CHECK(run_command("hw list").exit_code == 0);
+  CHECK(run_command("explain").exit_code == 0);
+  CHECK(run_command("--help").exit_code == 0);
+  CHECK(run_command("--version").out == "zeroplan 0.1.0\n");
+}
+
+TEST_CASE("-q prints nothing and keeps the exit code") {
+  CHECK(run_command(with(kFits, "-q")).out.empty());
+  CHECK(run_command(with(kDoesNotFit, "-q")).out.empty());
+  CHECK(run_command(with(kDoesNotFit, "-q")).exit_code == 1);
+}
+
+TEST_CASE("bad input names the option and the nearest valid one") {
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --zer0 1").err, "--zer0: unknown option; nearest: --zero"));
+  CHECK(has(refused("fot gpt2").err, "nearest: fit"));
+  CHECK(has(refused("--versoin").err, "nearest: --version"));
+  CHECK(has(refused("fit gpt2-xxl --hw v100-32gb").err, "nearest"));
+  CHECK(has(refused("fit gpt2 --hw v100-33gb").err, "nearest"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb -o jsno").err, "nearest: json"));
+  CHECK(has(refused("explain peek_bytes gpt2 --hw v100-32gb").err, "nearest: peak_bytes"));
+  CHECK(has(refused("models shw gpt2").err, "nearest: show"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --set zer=1").err, "nearest: zero"));
+}
+
+TEST_CASE("bad input: values, missing and surplus arguments") {
+  refused("");
+  CHECK(has(refused("fit --hw v100-32gb").err, "MODEL: missing"));
+  CHECK(has(refused("fit gpt2").err, "--hw: missing"));
+  CHECK(has(refused("fit gpt2 gpt2-xl --hw v100-32gb").err, "unexpected argument \"gpt2-xl\""));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --gpus 14 --tp 7", 3).err, "--tp"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --bucket 10G").err, "GiB"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --zero").err, "--zero: a value is missing"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --zero -1").err, "--zero"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --zero 1 --zero 2").err, "--zero: given twice"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --tp 1 --mp 2").err, "--tp: given twice"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --set tp=1 --set mp=2").err, "given twice"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --set tp").err, "KEY=VALUE"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb -f /nonexistent.yaml").err, "/nonexistent.yaml"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb -f /").err, "/"));
+  CHECK(has(refused("fit nosuch --hw v100-32gb").err, "nosuch"));
+  refused("models");
+  refused("models show");
+  refused("models list more");
+  refused("hw show");
+  refused("hw show v100-32gb more");
+}
+
+TEST_CASE("all errors in one pass") {
+  const CommandResult result =
+      refused("fit gpt2 --hw v100-32gb --zero 7 --micro-batch x --sqe 3 --nods 2", 4);
+  CHECK(has(result.err, "--sqe"));
+  CHECK(has(result.err, "--nods"));
+  refused("fit gpt2 --hw v100-32gb --zero 7 --micro-batch x -o nothing", 3);
+}
+
+TEST_CASE("options win over --set, and --set over the file") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("plan.yaml"))
+      << "model: gpt2\nhw: v100-32gb\ngpus: 8\nzero: 1\nseq: 128\nmicro_batch: 2\n";
+  const std::string file = "fit -o json -f " + folder.file("plan.yaml");
+  json plan = json::parse(run_command(file).out)["inputs"]["plan"];
+  CHECK(plan["zero_stage"] == 1);
+  CHECK(plan["sequence"] == 128);
+  plan = json::parse(run_command(file + " --set zero=2 --set seq=256 --seq 512").out)["inputs"]["plan"];
+  CHECK(plan["zero_stage"] == 2);
+  CHECK(plan["sequence"] == 512);
+  CHECK(plan["micro_batch"] == 2);
+  CHECK(json::parse(run_command(file + " gpt2-medium --hw a100-80gb").out)["inputs"]["model"]["name"] ==
+        "gpt2-medium");
+}
+
+TEST_CASE("a switch takes its value after '=' only") {
+  const json plan = json::parse(
+      run_command(with(kFits, "-o json --dropout --contiguous-memory=off")).out)["inputs"]["plan"];
+  CHECK(plan["dropout"] == true);
+  CHECK(plan["contiguous_memory"] == false);
+  CHECK(run_command("fit --dropout gpt2 --hw v100-32gb --gpus 8").exit_code == 0);
+}
+
+TEST_CASE("--out writes the whole answer, or nothing") {
+  const TemporaryFolder folder;
+  const std::string target = folder.file("answer.json");
+  CHECK(run_command(with(kDoesNotFit, "-o json --out " + target)).exit_code == 1);
+  CHECK(json::parse(read_file(target))["result"]["fits"] == false);
+  CHECK(run_command(with(kFits, "-o json --out " + target)).out.empty());
+  CHECK(json::parse(read_file(target))["result"]["fits"] == true);
+
+  CHECK(has(refused(with(kFits, "--out " + folder.file("none/x"))).err, "--out"));
+  CHECK(has(refused(with(kFits, "--out " + folder.path())).err, "it is a folder"));
+  refused("fit nosuch --hw v100-32gb --out " + folder.file("not_written"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("--out keeps a link a link") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("target")) << "old";
+  std::filesystem::create_symlink("target", folder.file("link"));
+  CHECK(run_command("models count gpt2 --out " + folder.file("link")).exit_code == 0);
+  CHECK(std::filesystem::is_symlink(folder.file("link")));
+  CHECK(read_file(folder.file("target")) == "124439808\n");
+}
+
+TEST_CASE("every command has help with examples") {
+  for (const char* command : {"fit", "compare", "explain", "models", "hw"}) {
+    const CommandResult result = run_command(std::string(command) + " --help");
+    CAPTURE(command);
+    CHECK(result.exit_code == 0);
+    CHECK(has(result.out, std::string("zeroplan ") + command));
+    CHECK(has(result.out, "Examples:"));
+  }
+}
+
+TEST_CASE("every format of every command is written") {
+  for (const char* command :
+       {"fit gpt2 --hw v100-32gb", "compare gpt2 --hw v100-32gb", "explain peak_bytes gpt2 --hw v100-32gb",
+        "explain", "models list", "models show gpt2", "models count gpt2", "hw list", "hw show dgx2",
+        "hw detect"}) {
+    for (const char* format : {"table", "json", "jsonl", "csv", "md", "yaml"}) {
+      CAPTURE(command);
+      CAPTURE(format);
+      const CommandResult result = run_command(std::string(command) + " -o " + format);
+      CHECK(result.exit_code == 0);
+      CHECK(result.err.empty());
+      CHECK(result.out.size() > 5);
+      CHECK(result.out.back() == '\n');
+    }
+  }
+}
