@@ -19,7 +19,7 @@ Data peak_at(const Prediction& prediction) {
   data.set("phase", program::name_of(place.phase))
       .set("layer", place.layer < 0 ? Data() : Data(place.layer))
       .set("instruction", program::name_of(step.code[place.serves].op));
-  const bool has_buffer = acquire.operand_count > 0;
+  const bool has_buffer = acquire.operands[0].buffer != program::kNoBuffer;
   data.set("buffer", has_buffer ? Data(step.buffers[acquire.operands[0].buffer].name) : Data());
   return data;
 }

@@ -66,7 +66,7 @@ std::string peak_sentence(const Prediction& prediction) {
   std::string text = fmt::format("The peak is in {}", program::name_of(place.phase));
   if (place.layer >= 0) text += fmt::format(", layer {}", place.layer);
   text += fmt::format(", before {}", program::name_of(step.code[place.serves].op));
-  if (acquire.operand_count > 0) {
+  if (acquire.operands[0].buffer != program::kNoBuffer) {
     text += fmt::format(", where \"{}\" is acquired", step.buffers[acquire.operands[0].buffer].name);
   }
   return text + ".";

@@ -71,8 +71,8 @@ void read_precision(MapReader& root, PlanFile& file) {
   }
   const auto index = root.one_of("mixed_precision", {"no", "fp16", "bf16", "fp8"});
   if (index == 3) root.problem("mixed_precision", "found \"fp8\", which is not modelled, expected bf16");
-  constexpr std::array<Precision, 3> precisions = {Precision::fp32, Precision::fp16, Precision::bf16};
-  if (index && *index < precisions.size()) file.options.dtype = precisions[*index];
+  constexpr std::array<Precision, 3> kPrecisions = {Precision::fp32, Precision::fp16, Precision::bf16};
+  if (index && *index < kPrecisions.size()) file.options.dtype = kPrecisions[*index];
 }
 
 void read_size(MapReader& root, std::string_view key, std::string_view plan_key,

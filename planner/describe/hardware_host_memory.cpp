@@ -29,10 +29,10 @@ std::optional<std::int64_t> leading_number(std::string_view text) {
 }  // namespace
 
 std::optional<Bytes> parse_host_memory(const std::string& meminfo, const std::string& cgroup_limit) {
-  constexpr std::string_view label = "MemTotal:";
-  const std::size_t at = meminfo.find(label);
+  constexpr std::string_view kLabel = "MemTotal:";
+  const std::size_t at = meminfo.find(kLabel);
   if (at == std::string::npos) return std::nullopt;
-  const auto kib = leading_number(std::string_view(meminfo).substr(at + label.size()));
+  const auto kib = leading_number(std::string_view(meminfo).substr(at + kLabel.size()));
   if (!kib || *kib == 0 || *kib > std::numeric_limits<Bytes>::max() / kKiB) return std::nullopt;
   const Bytes total = *kib * kKiB;  // the kernel writes "kB" and means KiB
   const auto limit = leading_number(cgroup_limit);

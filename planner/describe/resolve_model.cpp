@@ -22,10 +22,10 @@ std::string lower(std::string_view text) {
 // The Hugging Face id that a preset's text states. Read from the text, because reading all presets to find
 // one would take longer than everything else that a command does.
 std::string_view huggingface_id(std::string_view text) {
-  constexpr std::string_view key = "\nhuggingface_id: ";
-  const std::size_t start = text.find(key);
+  constexpr std::string_view kKey = "\nhuggingface_id: ";
+  const std::size_t start = text.find(kKey);
   if (start == std::string_view::npos) return {};
-  text.remove_prefix(start + key.size());
+  text.remove_prefix(start + kKey.size());
   return text.substr(0, text.find('\n'));
 }
 

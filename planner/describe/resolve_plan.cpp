@@ -198,6 +198,13 @@ Elements local_parameters(const Model& model, const Plan& plan) {
   return total;
 }
 
+// As parse_bytes() takes it.
+std::string bytes_text(Bytes bytes) {
+  if (bytes > 0 && bytes % kMiB == 0) return fmt::format("{}MiB", bytes / kMiB);
+  if (bytes > 0 && bytes % 1'000'000 == 0) return fmt::format("{}MB", bytes / 1'000'000);
+  return fmt::format("{}B", bytes);
+}
+
 void resolve_bucket(Resolution& resolution, const Model& model) {
   const PlanOptions& options = resolution.options;
   Plan& plan = resolution.plan;
@@ -234,7 +241,7 @@ void resolve_bucket(Resolution& resolution, const Model& model) {
     plan.bucket_bytes = gradient;
   }
   if (plan.constant_buffers && (capped || !options.bucket)) {
-    resolution.assume("bucket", plan.bucket_bytes, reason);
+    resolution.assume("bucket", bytes_text(plan.bucket_bytes), reason);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "planner/predict/repetition.hpp"
+
 namespace zeroplan::predict {
 
 namespace {
@@ -84,8 +86,7 @@ std::size_t served_by(const StepProgram& program, std::size_t instruction) {
 
 MemoryProfile read_memory(const StepProgram& program) {
   MemoryProfile profile;
-  constexpr std::size_t kDepth = 8;
-  std::array<Frame, kDepth> frames;
+  std::array<Frame, kDeepestRepeat> frames;
   std::size_t depth = 0;
   Phase phase = Phase::setup;
   for (std::size_t i = 0; i < program.code.size(); ++i) {
@@ -98,7 +99,7 @@ MemoryProfile read_memory(const StepProgram& program) {
         phase = static_cast<Phase>(instruction.dims[0]);
         break;
       case Op::repeat:
-        if (++depth == kDepth) throw std::logic_error("read_memory: repeats nested too deep");
+        if (++depth == kDeepestRepeat) throw std::logic_error("read_memory: repeats nested too deep");
         frames[depth] = Frame{};
         frames[depth].repeat = i;
         break;
@@ -160,7 +161,7 @@ class Census {
 
  private:
   void touch(const Instruction& instruction, std::int64_t times) {
-    if (!is_structure_or_memory(instruction.op) || instruction.operand_count == 0) return;
+    if (!is_structure_or_memory(instruction.op) || instruction.op < Op::acquire) return;
     const program::BufferId id = instruction.operands[0].buffer;
     counts_[id] += times * instances_touched(instruction.op, program_.buffers[id]);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/program/compile.hpp"
 
@@ -17,7 +18,7 @@ using program::Category;
 
 constexpr double kTightFraction = 0.95;
 
-Bytes whole_bytes(double bytes) { return static_cast<Bytes>(bytes + 0.5); }
+Bytes whole_bytes(double bytes) { return static_cast<Bytes>(std::llround(bytes)); }
 
 void add_overhead(Prediction& prediction, std::string name, const std::optional<Figure>& figure,
                   double times) {

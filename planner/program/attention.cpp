@@ -117,8 +117,14 @@ void Attention::declare_latent(const Model& model, Parameters& parameters, Insta
 Instruction& Attention::emit_attention(Op op, std::initializer_list<Operand> operands) {
   Instruction& instruction =
       builder_.emit(op, {shapes_.sequences, shapes_.sequence, shapes_.heads, shapes_.head_dim}, operands);
-  instruction.extra = static_cast<std::uint16_t>(shapes_.kv_heads);
+  instruction.extra = narrow<std::uint32_t>(shapes_.kv_heads);
   return instruction;
+}
+
+void Attention::emit_rotary(Op op, Operand heads) {
+  if (!rotary_) return;
+  builder_.emit(op, {shapes_.tokens, rotary_heads_, rotary_dim_}, {heads}).extra =
+      narrow<std::uint32_t>(shapes_.sequence);
 }
 
 void Attention::forward(Keep keep, Operand in, Operand out, bool acquire_out) {
@@ -172,7 +178,7 @@ void Attention::project(Scope& scope) {
               at(query_key_statistics_));
     turned = at(query_key_);
   }
-  if (rotary_) builder_.emit(Op::rotary_forward, {shapes_.tokens, rotary_heads_, rotary_dim_}, {turned});
+  emit_rotary(Op::rotary_forward, turned);
 }
 
 void Attention::project_latent(Scope& scope) {
@@ -259,8 +265,7 @@ void Attention::compute_backward(Operand in, Operand dy, Operand gradient) {
   attend_backward();
   inner.release();
 
-  if (rotary_)
-    builder_.emit(Op::rotary_backward, {tokens, rotary_heads_, rotary_dim_}, {at(packed_gradient_)});
+  emit_rotary(Op::rotary_backward, at(packed_gradient_));
   if (query_key_ != kNoBuffer) {
     emit_norm_backward(builder_, query_norm_, tokens * shapes_.heads, at(packed_gradient_), at(packed_),
                        at(query_key_statistics_), at(packed_gradient_), true);

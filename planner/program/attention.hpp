@@ -40,6 +40,7 @@ class Attention {
   void acquire_scores(Scope& scope) const;
   void attend_backward();
   Instruction& emit_attention(Op op, std::initializer_list<Operand> operands);
+  void emit_rotary(Op op, Operand heads);
   BufferId activation(std::string_view name, Elements width, Instances instances);
 
   Builder& builder_;

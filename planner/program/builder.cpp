@@ -44,7 +44,6 @@ Instruction& Builder::emit(Op op, std::initializer_list<std::int64_t> dims,
   for (const std::int64_t dim : dims) instruction.dims[i++] = dim;
   i = 0;
   for (const Operand operand : operands) instruction.operands[i++] = operand;
-  instruction.operand_count = static_cast<std::uint8_t>(i);
   return instruction;
 }
 

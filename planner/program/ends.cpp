@@ -25,8 +25,10 @@ Embedding::Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, c
 void Embedding::forward(const MicroBatch& batch, Operand out) {
   zero_.acquire_weights(unit_);
   zero_.gather(unit_);
-  builder_.emit(Op::embedding_forward, {shapes_.tokens, width_, rows_, first_row_},
-                {at(batch.tokens), at(table_), at(positions_), out});
+  builder_
+      .emit(Op::embedding_forward, {shapes_.tokens, width_, rows_, first_row_},
+            {at(batch.tokens), at(table_), at(positions_), out})
+      .extra = narrow<std::uint32_t>(shapes_.sequence);
   emit_tensor_all_reduce(builder_, shapes_, out);
   if (mask_ != kNoBuffer) {
     builder_.emit(Op::dropout_forward, {shapes_.tokens * shapes_.hidden}, {out, at(mask_), out});
@@ -39,8 +41,10 @@ void Embedding::backward(const MicroBatch& batch, Operand gradient, bool last) {
   if (mask_ != kNoBuffer) {
     builder_.emit(Op::dropout_backward, {shapes_.tokens * shapes_.hidden}, {at(mask_), gradient});
   }
-  builder_.emit(Op::embedding_backward, {shapes_.tokens, width_, rows_, first_row_},
-                {gradient, at(batch.tokens), at(table_gradient_), at(positions_gradient_)});
+  builder_
+      .emit(Op::embedding_backward, {shapes_.tokens, width_, rows_, first_row_},
+            {gradient, at(batch.tokens), at(table_gradient_), at(positions_gradient_)})
+      .extra = narrow<std::uint32_t>(shapes_.sequence);
   zero_.reduce(unit_, last);
   zero_.release_gradients(unit_);
 }

@@ -35,9 +35,9 @@ class LayerStack {
 
  private:
   struct Group {
-    const Unit* unit;
+    const Unit* unit = nullptr;
     Block block;
-    BufferId checkpoint;
+    BufferId checkpoint = kNoBuffer;
   };
 
   // `body` over all layers of a group; at stage 3 with their weights gathered, one layer ahead where the ring

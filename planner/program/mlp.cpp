@@ -7,17 +7,17 @@ using describe::Plan;
 
 namespace {
 
-std::uint16_t activation_kind(const Model& model) {
+std::uint32_t activation_kind(const Model& model) {
   const bool gated = model.gated_ffn;
   switch (model.activation) {
     case describe::Activation::gelu:
-      return static_cast<std::uint16_t>(gated ? ActivationKind::gated_gelu : ActivationKind::gelu);
+      return static_cast<std::uint32_t>(gated ? ActivationKind::gated_gelu : ActivationKind::gelu);
     case describe::Activation::silu:
-      return static_cast<std::uint16_t>(gated ? ActivationKind::gated_silu : ActivationKind::silu);
+      return static_cast<std::uint32_t>(gated ? ActivationKind::gated_silu : ActivationKind::silu);
     case describe::Activation::relu:
       break;
   }
-  return static_cast<std::uint16_t>(gated ? ActivationKind::gated_relu : ActivationKind::relu);
+  return static_cast<std::uint32_t>(gated ? ActivationKind::gated_relu : ActivationKind::relu);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class Mlp {
     Linear up, down;
     std::int64_t rows = 0;   // tokens that go through it
     std::int64_t width = 0;  // of the activation, on this rank
-    std::uint16_t activation = 0;
+    std::uint32_t activation = 0;
     BufferId before = kNoBuffer, after = kNoBuffer;  // kept
     BufferId before_gradient = kNoBuffer, after_gradient = kNoBuffer;
   };

@@ -119,7 +119,8 @@ enum class Op : std::uint8_t {
   accumulate_host,
 
   // ---- forward ----
-  // {tokens, width, table rows, first row}; in tokens, in table, [in positions], out. Tokens outside the
+  // {tokens, width, table rows, first row}, extra: sequence; in tokens, in table, [in positions], out. Tokens
+  // outside the
   // rows, and
   // positions where the first row is not 0, are left to the other tensor-parallel ranks
   embedding_forward,
@@ -127,7 +128,7 @@ enum class Op : std::uint8_t {
   norm_forward,
   // {m = tokens, n = outputs, k = inputs}; in x, in weight, [in bias], out y = x W^T + b
   matmul,
-  // {tokens, heads turned, head_dim}; io query and key
+  // {tokens, heads turned, head_dim}, extra: sequence; io query and key
   rotary_forward,
   // {sequences, sequence, heads, head_dim}, extra: key-value heads; in qkv, [in normed query and key], out y,
   // out log-sum-exp. Causal, scores divided by sqrt(head_dim)
@@ -181,7 +182,7 @@ enum class Op : std::uint8_t {
   softmax_backward,
   // as attention_forward; in d scores, in qkv, [in normed query and key], out dqkv (the query and key parts)
   attention_scores_backward,
-  // {tokens, heads turned, head_dim}; io d query and key
+  // as rotary_forward; io d query and key
   rotary_backward,
   // {rows, width}; in dy, in x, in parameters, in statistics, io dx, io d parameters
   norm_backward,
@@ -223,7 +224,7 @@ struct Operand {
   std::int16_t layer_offset = 0;
 };
 
-enum class ActivationKind : std::uint16_t { gelu, silu, relu, gated_gelu, gated_silu, gated_relu };
+enum class ActivationKind : std::uint32_t { gelu, silu, relu, gated_gelu, gated_silu, gated_relu };
 
 enum Flag : std::uint8_t {
   kRecomputed = 1,  // forward work done a second time
@@ -238,11 +239,9 @@ struct Instruction {
   Group group = Group::none;
   Stream stream = Stream::compute;
   std::uint8_t flags = 0;
-  std::uint8_t operand_count = 0;
-  std::uint8_t spare = 0;
-  std::uint16_t extra = 0;
+  std::uint32_t extra = 0;
   std::array<std::int64_t, 4> dims{};
-  std::array<Operand, kMaxOperands> operands{};
+  std::array<Operand, kMaxOperands> operands{};  // absent ones have kNoBuffer
 };
 static_assert(sizeof(Instruction) == 64, "one cache line each");
 

@@ -53,7 +53,8 @@ ZeroPolicy::ZeroPolicy(Builder& builder, const describe::Plan& plan, std::vector
       states_space_(plan.offload != Offload::none ? Space::host : Space::device) {
   const bool fp32_parameters = plan.engine.fp32_parameters && (stage_ == 0 || stage_ == 3);
   parameter_ = fp32_parameters ? DataType::fp32 : compute_;
-  master_ = parameter_ != DataType::fp32;
+  // An optimizer on the host needs a copy there of what it updates, also where the parameters are fp32.
+  master_ = parameter_ != DataType::fp32 || plan.offload == Offload::optimizer;
   const bool fp32_gradients = (compute_ == DataType::fp16 && plan.engine.fp32_gradients_with_fp16) ||
                               (compute_ == DataType::bf16 && plan.engine.fp32_gradients_with_bf16);
   gradient_ = fp32_gradients ? DataType::fp32 : compute_;
@@ -307,9 +308,7 @@ void ZeroPolicy::step(BufferId scalars) {
   const Stream stream = offload ? Stream::host : Stream::compute;
   builder_.phase(Phase::step);
   Scope scope(builder_);
-  for (const Parts& parts : parts_) {
-    if (parts.fused_gradient != kNoBuffer) builder_.acquire_all(parts.fused_gradient);
-  }
+  for (const Parts& parts : parts_) builder_.acquire_all(parts.fused_gradient);
   scope.acquire(at(step_bucket_));
   scope.acquire(at(host_gradient_));
   scope.acquire(at(host_parameter_));
@@ -334,9 +333,8 @@ void ZeroPolicy::step(BufferId scalars) {
     builder_.layers(unit.layers, unit.first_layer, 1, [&] { update(unit, scalars); });
   }
   scope.release();
-  for (auto parts = parts_.rbegin(); parts != parts_.rend(); ++parts) {
-    if (parts->fused_gradient != kNoBuffer) builder_.release_all(parts->fused_gradient);
-  }
+  for (auto parts = parts_.rbegin(); parts != parts_.rend(); ++parts)
+    builder_.release_all(parts->fused_gradient);
 }
 
 void ZeroPolicy::update(const Unit& unit, BufferId scalars) {

@@ -108,6 +108,7 @@ struct Searcher {
   // Climbs until the plan fits, then leaves out every kind that it fits without, the costliest first.
   std::optional<Suggestion> combination(Bytes start_peak) const {
     std::vector<ChangeKind> kinds;
+    kinds.reserve(kChangeKinds);
     for (int kind = 0; kind < kChangeKinds; ++kind) kinds.push_back(static_cast<ChangeKind>(kind));
     Combination best = climb(kinds, start_peak);
     if (!best.fits) return std::nullopt;

@@ -152,7 +152,7 @@ TEST_CASE("the bucket: the engine's, the user's, automatic, and never larger tha
   // 124,439,808 parameters of GPT-2 in fp16; DeepSpeed's bucket is 1 GB.
   const ResolvedPlan capped = resolved("engine=deepspeed seq=1024", "gpt2", "v100-32gb");
   CHECK(capped.plan.bucket_bytes == 2 * 124'439'808);
-  CHECK(assumed(capped, "bucket") == "248879616");
+  CHECK(assumed(capped, "bucket") == "248879616B");
 
   PlanOptions automatic = options_of("engine=deepspeed dtype=bf16");
   automatic.bucket_from_hidden = true;

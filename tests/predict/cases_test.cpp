@@ -9,16 +9,17 @@
 
 // Questions that people asked in public, with the right answers (tests/reference/cases.yaml). Here: model
 // states and verdicts. Elsewhere:
-//   temporaries, attention scores, logits, buckets, host memory   cases_buffers_test.cpp   R04 R06 R11 R12
-//   R14 R15 bytes moved and FLOPs                                         cases_traffic_test.cpp   R09 R17
-//   R18 R19 R21 reading files                                                 tests/describe: R24 R28 R30 R31
-//   in
-//       huggingface_test.cpp, R32 R33 R35 in deepspeed_config_test.cpp, R34 in fsdp_config_test.cpp
-// Left to later capabilities:
-//   R20, R29 and the MFU of R19   ask for a share of a peak rate ("how fast")
-//   R22 and the seconds of R17 and R18   ask for a time ("how fast")
-//   R25's experts   are divided by expert parallelism, which is not planned yet; its other groups are here
-//   R11's reserved bytes   are what a run measures; the planner's own view of them is here
+//
+// cases_buffers_test.cpp: temporaries, scores, logits, buckets, host memory (R04 R06 R11 R12 R14 R15)
+//
+// cases_traffic_test.cpp: bytes moved and FLOPs (R09 R17 R18 R19 R21)
+//
+// tests/describe: reading files (R24 R28 R30 R31 in huggingface_test.cpp, R32 R33 R35 in
+// deepspeed_config_test.cpp, R34 in fsdp_config_test.cpp)
+//
+// Left to later capabilities: R20, R29 and the MFU of R19 ask for a share of a peak rate, R22 and the seconds
+// of R17 and R18 for a time; R25's experts are divided by expert parallelism, which is not planned yet (its
+// other groups are here); R11's reserved bytes are what a run measures (the planner's view of them is here).
 
 using namespace zeroplan;
 using namespace zeroplan::test;

@@ -63,8 +63,7 @@ TEST_CASE("every operand of every executed instruction is held when it is used, 
         arena.apply(instruction, layer);
         return;
       }
-      for (std::size_t i = 0; i < instruction.operand_count; ++i) {
-        const program::Operand operand = instruction.operands[i];
+      for (const program::Operand operand : instruction.operands) {
         if (operand.buffer == program::kNoBuffer) continue;
         const program::BufferId holder = holder_of(program, operand.buffer);
         const std::int64_t instance = test::instance_of(program, operand, layer);

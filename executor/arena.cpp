@@ -1,0 +1,85 @@
+#include "executor/arena.hpp"
+
+#include <fmt/format.h>
+
+#include "executor/error.hpp"
+
+namespace zeroplan::executor {
+
+using program::Buffer;
+using program::BufferId;
+using program::Space;
+
+Arena::Arena(Device& device, const program::StepProgram& program, ArenaSize size)
+    : device_(device), program_(program), size_(size), instances_(program.buffers.size()) {
+  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+    const Buffer& buffer = program.buffers[i];
+    if (buffer.parent == program::kNoBuffer) {
+      instances_[i].assign(static_cast<std::size_t>(buffer.instances), nullptr);
+    }
+  }
+  blocks_[0].capacity = size.device;
+  blocks_[1].capacity = size.host;
+  if (size.device > 0) blocks_[0].memory = device.allocate(size.device, Space::device);
+  if (size.host > 0) blocks_[1].memory = device.allocate(size.host, Space::host);
+}
+
+Arena::~Arena() {
+  if (blocks_[0].memory != nullptr) device_.deallocate(blocks_[0].memory, size_.device, Space::device);
+  if (blocks_[1].memory != nullptr) device_.deallocate(blocks_[1].memory, size_.host, Space::host);
+}
+
+Arena::Block& Arena::block_of(BufferId buffer) {
+  return blocks_[program_.buffers[buffer].space == Space::device ? 0 : 1];
+}
+
+std::string Arena::label(BufferId buffer, std::int64_t instance) const {
+  return fmt::format("\"{}\" [{}]", program_.buffers[buffer].name, instance);
+}
+
+void Arena::acquire(BufferId buffer, std::int64_t instance) {
+  const Buffer& description = program_.buffers[buffer];
+  if (description.parent != program::kNoBuffer) {
+    throw DeviceError(fmt::format("{} is a view and has no memory of its own", label(buffer, instance)));
+  }
+  std::byte*& memory = instances_[buffer][static_cast<std::size_t>(instance)];
+  if (memory != nullptr)
+    throw DeviceError(fmt::format("{} is acquired a second time", label(buffer, instance)));
+  Block& block = block_of(buffer);
+  if (block.used + description.bytes > block.capacity) {
+    throw DeviceError(fmt::format("{} of {} bytes was not laid out: {} of the arena's {} bytes are held",
+                                  label(buffer, instance), description.bytes, block.used, block.capacity));
+  }
+  memory = block.memory + block.used;
+  block.used += description.bytes;
+  block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
+  block.held.push_back({buffer, instance});
+  if (block.used > block.high_water) {
+    block.high_water = block.used;
+    block.at_high_water = block.by_category;
+  }
+}
+
+void Arena::release(BufferId buffer, std::int64_t instance) {
+  Block& block = block_of(buffer);
+  if (block.held.empty() || block.held.back().buffer != buffer || block.held.back().instance != instance) {
+    throw DeviceError(fmt::format("{} is released, but it was not acquired last", label(buffer, instance)));
+  }
+  const Buffer& description = program_.buffers[buffer];
+  block.held.pop_back();
+  block.used -= description.bytes;
+  block.by_category[static_cast<std::size_t>(description.category)] -= description.bytes;
+  instances_[buffer][static_cast<std::size_t>(instance)] = nullptr;
+}
+
+Tensor Arena::tensor(BufferId buffer, std::int64_t instance) const {
+  const Buffer& description = program_.buffers[buffer];
+  const BufferId holder = description.parent == program::kNoBuffer ? buffer : description.parent;
+  std::byte* memory = instances_[holder][static_cast<std::size_t>(instance)];
+  if (memory == nullptr)
+    throw DeviceError(fmt::format("{} is used, but it is not held", label(buffer, instance)));
+  return {memory + description.offset * program::bytes_of(description.type), description.type,
+          description.elements};
+}
+
+}  // namespace zeroplan::executor

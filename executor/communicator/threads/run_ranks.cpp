@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "executor/communicator/threads/group.hpp"
+#include "executor/communicator/threads/thread_communicator.hpp"
+#include "executor/error.hpp"
+#include "planner/error.hpp"
+
+namespace zeroplan::executor {
+
+namespace {
+
+std::string message_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+[[noreturn]] void rethrow_with_rank(std::int64_t rank, const std::exception_ptr& exception) {
+  const std::string message = fmt::format("rank {}: {}", rank, message_of(exception));
+  try {
+    std::rethrow_exception(exception);
+  } catch (const ConfigurationError&) {
+    throw;
+  } catch (const CommunicationError&) {
+    throw CommunicationError(message);
+  } catch (const DeviceError&) {
+    throw DeviceError(message);
+  } catch (const std::logic_error&) {
+    throw std::logic_error(message);
+  } catch (...) {
+    throw std::runtime_error(message);
+  }
+}
+
+// How the threads of a run ended.
+class Outcome {
+ public:
+  explicit Outcome(std::int64_t ranks) { exceptions_.resize(static_cast<std::size_t>(ranks)); }
+
+  void ended(std::int64_t rank, std::exception_ptr exception) {
+    const std::lock_guard lock(mutex_);
+    exceptions_[static_cast<std::size_t>(rank)] = std::move(exception);
+    ended_.push_back(rank);
+    changed_.notify_all();
+  }
+
+  void wait(const threads::SharedRun& run) {
+    const auto all = [&] { return ended_.size() == exceptions_.size(); };
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return all() || run.stopped(); });
+    if (changed_.wait_for(lock, run.options().timeout, all)) return;
+    const std::string report = stall_report(run);
+    lock.unlock();
+    if (run.options().stalled) {
+      run.options().stalled(report);
+      return;
+    }
+    fmt::print(stderr, "{}\n", report);
+    std::terminate();
+  }
+
+  // The rank that stopped the run failed first: the others' exceptions follow from it.
+  void rethrow(const threads::SharedRun& run) const {
+    if (!run.stopped()) return;
+    const std::exception_ptr& first = exceptions_[static_cast<std::size_t>(run.origin())];
+    if (first) rethrow_with_rank(run.origin(), first);
+    run.throw_reason();
+  }
+
+ private:
+  std::string stall_report(const threads::SharedRun& run) const {
+    std::string report = "a rank failed";
+    for (const std::int64_t rank : ended_) {
+      const std::exception_ptr& exception = exceptions_[static_cast<std::size_t>(rank)];
+      if (rank == run.origin() && exception) report = fmt::format("rank {}: {}", rank, message_of(exception));
+    }
+    for (std::size_t rank = 0; rank < exceptions_.size(); ++rank) {
+      const auto r = static_cast<std::int64_t>(rank);
+      if (std::find(ended_.begin(), ended_.end(), r) == ended_.end()) {
+        report += fmt::format("; rank {} does not end: {}", r, run.activity_text(r));
+      }
+    }
+    return report;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::exception_ptr> exceptions_;  // by rank
+  std::vector<std::int64_t> ended_;
+};
+
+}  // namespace
+
+void run_ranks(std::int64_t ranks, const ThreadOptions& options,
+               const std::function<void(Communicator&)>& rank_main) {
+  if (ranks < 1) throw std::logic_error(fmt::format("a run of {} ranks", ranks));
+  const auto run = std::make_shared<threads::SharedRun>(ranks, options);
+  const auto communicators = threads::communicators_of(run);
+  Outcome outcome(ranks);
+  {
+    std::vector<std::jthread> running;
+    try {
+      for (const auto& communicator : communicators) {
+        running.emplace_back([&, rank = communicator.get()] {
+          std::exception_ptr exception;
+          try {
+            rank_main(*rank);
+          } catch (...) {
+            exception = std::current_exception();
+            rank->abort(message_of(exception));
+          }
+          outcome.ended(rank->rank(), exception);
+        });
+      }
+    } catch (...) {
+      communicators[0]->abort("the system has no more threads");
+      throw;
+    }
+    outcome.wait(*run);
+  }
+  outcome.rethrow(*run);
+}
+
+}  // namespace zeroplan::executor

@@ -1,0 +1,186 @@
+#include "executor/device/cpu/functions.hpp"
+#include "executor/device/cpu/kernels.hpp"
+#include "executor/device/cpu/operands.hpp"
+
+namespace zeroplan::executor::cpu {
+
+using program::ActivationKind;
+
+namespace {
+
+// y = act(x) and its slope. GELU in its tanh form: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+struct Gelu {
+  ZEROPLAN_INLINE static float twice_u(float x) { return 1.59576912F * (x + 0.044715F * x * x * x); }
+  ZEROPLAN_INLINE static float value(float x) { return x * sigmoid(twice_u(x)); }
+  ZEROPLAN_INLINE static float slope(float x) {
+    const float s = sigmoid(twice_u(x));
+    return s + x * s * (1.0F - s) * 1.59576912F * (1.0F + 0.134145F * x * x);
+  }
+};
+
+struct Silu {
+  ZEROPLAN_INLINE static float value(float x) { return x * sigmoid(x); }
+  ZEROPLAN_INLINE static float slope(float x) {
+    const float s = sigmoid(x);
+    return s * (1.0F + x * (1.0F - s));
+  }
+};
+
+struct Relu {
+  ZEROPLAN_INLINE static float value(float x) { return x < 0 ? 0.0F : x; }
+  ZEROPLAN_INLINE static float slope(float x) { return x > 0 ? 1.0F : 0.0F; }
+};
+
+// A part of a row; `gate` is absent without one.
+struct Piece {
+  const float* up = nullptr;
+  const float* gate = nullptr;
+  Elements count = 0;
+};
+
+template <class Function>
+void forward_piece(Piece piece, float* out) {
+  if (piece.gate == nullptr) {
+    wide([=]() ZEROPLAN_INLINE {
+      ZEROPLAN_SIMD
+      for (Elements i = 0; i < piece.count; ++i) out[i] = Function::value(piece.up[i]);
+    });
+    return;
+  }
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < piece.count; ++i) out[i] = piece.up[i] * Function::value(piece.gate[i]);
+  });
+}
+
+// The outputs may stand where the inputs do.
+template <class Function>
+void backward_piece(Piece piece, const float* dy, float* d_up, float* d_gate) {
+  if (piece.gate == nullptr) {
+    wide([=]() ZEROPLAN_INLINE {
+      ZEROPLAN_SIMD
+      for (Elements i = 0; i < piece.count; ++i) d_up[i] = dy[i] * Function::slope(piece.up[i]);
+    });
+    return;
+  }
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < piece.count; ++i) {
+      const float up = piece.up[i];
+      const float gate = piece.gate[i];
+      d_up[i] = dy[i] * Function::value(gate);
+      d_gate[i] = dy[i] * up * Function::slope(gate);
+    }
+  });
+}
+
+// body(function, gated) with the kernel's activation.
+template <class Body>
+void with_activation(const Kernel& kernel, const Body& body) {
+  switch (static_cast<ActivationKind>(kernel.extra)) {
+    case ActivationKind::gelu:
+      return body(Gelu{}, false);
+    case ActivationKind::silu:
+      return body(Silu{}, false);
+    case ActivationKind::relu:
+      return body(Relu{}, false);
+    case ActivationKind::gated_gelu:
+      return body(Gelu{}, true);
+    case ActivationKind::gated_silu:
+      return body(Silu{}, true);
+    case ActivationKind::gated_relu:
+      return body(Relu{}, true);
+  }
+  refuse(kernel, "unknown activation");
+}
+
+// body(offset in rows of width, offset in rows of the pre-activation, count, scratch): a row's blocks, or
+// blocks across rows where both kinds of rows are alike.
+template <class Body>
+void over_pieces(Workers& workers, std::int64_t rows, Elements width, bool gated, const Body& body) {
+  if (!gated) {
+    over_blocks(workers, rows * width, [&](Elements begin, Elements count, Scratch& scratch) {
+      body(begin, begin, count, scratch);
+    });
+    return;
+  }
+  over_rows(workers, rows, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+    for (std::int64_t row = first; row < last; ++row) {
+      for (Elements begin = 0; begin < width; begin += kBlockElements) {
+        const Scratch::Frame frame(scratch);
+        body(row * width + begin, row * 2 * width + begin, std::min(kBlockElements, width - begin), scratch);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void activation_forward(const Kernel& kernel, Workers& workers) {
+  const std::int64_t rows = kernel.dims[0];
+  const Elements width = kernel.dims[1];
+  with_activation(kernel, [&]<class Function>(Function, bool gated) {
+    const Tensor& before = real_operand(kernel, 0, rows * width * (gated ? 2 : 1));
+    const Tensor& after = real_operand(kernel, 1, rows * width);
+    over_pieces(workers, rows, width, gated,
+                [&](Elements out, Elements in, Elements count, Scratch& scratch) {
+                  const float* up = read(before, in, count, scratch);
+                  const float* gate = gated ? read(before, in + width, count, scratch) : nullptr;
+                  float* values = begin_write(after, out, count, scratch);
+                  forward_piece<Function>({up, gate, count}, values);
+                  finish_write(after, out, count, values);
+                });
+  });
+}
+
+void activation_backward(const Kernel& kernel, Workers& workers) {
+  const std::int64_t rows = kernel.dims[0];
+  const Elements width = kernel.dims[1];
+  with_activation(kernel, [&]<class Function>(Function, bool gated) {
+    const Tensor& dy = real_operand(kernel, 0, rows * width);
+    const Tensor& before = real_operand(kernel, 1, rows * width * (gated ? 2 : 1));
+    const Tensor& gradient = real_operand(kernel, 2, rows * width * (gated ? 2 : 1));
+    over_pieces(workers, rows, width, gated,
+                [&](Elements out, Elements in, Elements count, Scratch& scratch) {
+                  const float* up = read(before, in, count, scratch);
+                  const float* gate = gated ? read(before, in + width, count, scratch) : nullptr;
+                  float* d_up = begin_write(gradient, in, count, scratch);
+                  float* d_gate = gated ? begin_write(gradient, in + width, count, scratch) : nullptr;
+                  backward_piece<Function>({up, gate, count}, read(dy, out, count, scratch), d_up, d_gate);
+                  finish_write(gradient, in, count, d_up);
+                  if (gated) finish_write(gradient, in + width, count, d_gate);
+                });
+  });
+}
+
+void residual_add(const Kernel& kernel, Workers& workers) {
+  const std::int64_t tokens = kernel.dims[0];
+  const Elements hidden = kernel.dims[1];
+  if (kernel.operands[3]) refuse(kernel, "dropout is not there");
+  const Tensor& branch = real_operand(kernel, 0, tokens * hidden);
+  const Tensor bias = optional_operand(kernel, 1, hidden);
+  const Tensor& residual = real_operand(kernel, 2, tokens * hidden);
+  const Tensor& out = real_operand(kernel, 4, tokens * hidden);
+  over_rows(workers, tokens, hidden, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+    float* zeros = nullptr;
+    if (!bias) {
+      zeros = scratch.floats(hidden);
+      std::fill_n(zeros, hidden, 0.0F);
+    }
+    const float* shift = bias ? read(bias, 0, hidden, scratch) : zeros;
+    for (std::int64_t row = first; row < last; ++row) {
+      const Scratch::Frame frame(scratch);
+      const Elements offset = row * hidden;
+      const float* a = read(branch, offset, hidden, scratch);
+      const float* b = read(residual, offset, hidden, scratch);
+      float* to = begin_write(out, offset, hidden, scratch);
+      wide([=]() ZEROPLAN_INLINE {
+        ZEROPLAN_SIMD
+        for (Elements i = 0; i < hidden; ++i) to[i] = a[i] + shift[i] + b[i];
+      });
+      finish_write(out, offset, hidden, to);
+    }
+  });
+}
+
+}  // namespace zeroplan::executor::cpu

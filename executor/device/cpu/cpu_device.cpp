@@ -1,0 +1,148 @@
+#include "executor/device/cpu/cpu_device.hpp"
+
+#include <cblas.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "executor/device/cpu/kernels.hpp"
+#include "executor/device/cpu/operands.hpp"
+#include "executor/error.hpp"
+
+namespace zeroplan::executor {
+
+using program::Op;
+
+namespace {
+
+int checked_threads(int threads) {
+  if (threads < 1)
+    throw DeviceError(fmt::format("cpu device: {} threads: there must be at least one", threads));
+  return threads;
+}
+
+// The system gives whole pages, and none for nothing.
+std::size_t mapped_bytes(Bytes bytes) { return static_cast<std::size_t>(std::max<Bytes>(1, bytes)); }
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const CpuOptions& options) : workers_(checked_threads(options.threads)) {
+    openblas_set_num_threads(1);
+  }
+
+  std::string name() const override { return "cpu"; }
+
+  std::byte* allocate(Bytes bytes, program::Space) override {
+    if (bytes < 0) throw DeviceError(fmt::format("cpu device: cannot allocate {} bytes", bytes));
+    void* block =
+        mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) {
+      throw DeviceError(fmt::format("cpu device: cannot allocate {} bytes: {}", bytes, std::strerror(errno)));
+    }
+    return static_cast<std::byte*>(block);
+  }
+
+  void deallocate(std::byte* block, Bytes bytes, program::Space) override {
+    munmap(block, mapped_bytes(bytes));
+  }
+
+  void execute(const Kernel& kernel, const StepSettings& settings, program::Stream) override {
+    run(kernel, settings);
+  }
+
+  Event record(program::Stream) override { return 0; }
+  void wait(program::Stream, Event) override {}
+  void synchronize() override {}
+
+  Bytes workspace_bytes() const override { return workers_.scratch_bytes(); }
+
+ private:
+  void run(const Kernel& kernel, const StepSettings& settings);
+
+  cpu::Workers workers_;
+};
+
+void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {
+  switch (kernel.op) {
+    case Op::fill_zero:
+      return cpu::fill_zero(kernel, workers_);
+    case Op::copy:
+    case Op::copy_to_host:
+    case Op::copy_to_device:
+      return cpu::copy(kernel, workers_);
+    case Op::accumulate:
+    case Op::accumulate_host:
+      return cpu::accumulate(kernel, workers_);
+    case Op::embedding_forward:
+      return cpu::embedding_forward(kernel, workers_);
+    case Op::embedding_backward:
+      return cpu::embedding_backward(kernel, workers_);
+    case Op::norm_forward:
+      return cpu::norm_forward(kernel, settings, workers_);
+    case Op::norm_backward:
+      return cpu::norm_backward(kernel, workers_);
+    case Op::matmul:
+      return cpu::matmul(kernel, workers_);
+    case Op::matmul_input_gradient:
+      return cpu::matmul_input_gradient(kernel, workers_);
+    case Op::matmul_weight_gradient:
+      return cpu::matmul_weight_gradient(kernel, workers_);
+    case Op::rotary_forward:
+      return cpu::rotary_forward(kernel, settings, workers_);
+    case Op::rotary_backward:
+      return cpu::rotary_backward(kernel, settings, workers_);
+    case Op::attention_forward:
+      return cpu::attention_forward(kernel, workers_);
+    case Op::attention_row_dot:
+      return cpu::attention_row_dot(kernel, workers_);
+    case Op::attention_backward:
+      return cpu::attention_backward(kernel, workers_);
+    case Op::attention_scores:
+      return cpu::attention_scores(kernel, workers_);
+    case Op::softmax_forward:
+      return cpu::softmax_forward(kernel, workers_);
+    case Op::attention_values:
+      return cpu::attention_values(kernel, workers_);
+    case Op::attention_values_backward:
+      return cpu::attention_values_backward(kernel, workers_);
+    case Op::softmax_backward:
+      return cpu::softmax_backward(kernel, workers_);
+    case Op::attention_scores_backward:
+      return cpu::attention_scores_backward(kernel, workers_);
+    case Op::activation_forward:
+      return cpu::activation_forward(kernel, workers_);
+    case Op::activation_backward:
+      return cpu::activation_backward(kernel, workers_);
+    case Op::residual_add:
+      return cpu::residual_add(kernel, workers_);
+    case Op::cross_entropy_maximum:
+      return cpu::cross_entropy_maximum(kernel, workers_);
+    case Op::cross_entropy_exponent:
+      return cpu::cross_entropy_exponent(kernel, workers_);
+    case Op::cross_entropy_loss:
+      return cpu::cross_entropy_loss(kernel, settings);
+    case Op::cross_entropy_backward:
+      return cpu::cross_entropy_backward(kernel, settings, workers_);
+    case Op::gradient_norm:
+      return cpu::gradient_norm(kernel, workers_);
+    case Op::gradient_to_fp32:
+      return cpu::gradient_to_fp32(kernel, settings, workers_);
+    case Op::optimizer_update:
+      return cpu::optimizer_update(kernel, settings, workers_);
+    case Op::scale_update:
+      return cpu::scale_update(kernel, settings);
+    default:
+      cpu::refuse(kernel, "this device does not have the instruction");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
+  return std::make_unique<CpuDevice>(options);
+}
+
+}  // namespace zeroplan::executor

@@ -1,0 +1,139 @@
+#include <cmath>
+#include <limits>
+
+#include "executor/device/cpu/functions.hpp"
+#include "executor/device/cpu/kernels.hpp"
+#include "executor/device/cpu/operands.hpp"
+
+// Cross-entropy over a vocabulary that tensor-parallel ranks divide (Megatron-LM, arXiv 1909.08053, Section
+// 3): per token loss = maximum + ln(sum of e^(logit - maximum)) - target's logit, of which maximum and the
+// pair of sums cross ranks.
+namespace zeroplan::executor::cpu {
+
+using program::DataType;
+using program::Scalar;
+
+namespace {
+
+struct Logits {
+  std::int64_t tokens = 0;
+  Elements columns = 0;  // of a row, padding included
+  std::int64_t first_column = 0;
+  Elements vocabulary = 0;  // columns that are no padding
+  Tensor logits;
+
+  // The target's column here, or -1.
+  std::int64_t column(std::int32_t target) const {
+    const std::int64_t local = target - first_column;
+    return target >= 0 && local >= 0 && local < vocabulary ? local : -1;
+  }
+};
+
+Logits logits_operand(const Kernel& kernel) {
+  const auto [tokens, columns, first_column, vocabulary] = kernel.dims;
+  if (vocabulary > columns) refuse(kernel, "more vocabulary than columns");
+  return {tokens, columns, first_column, vocabulary, real_operand(kernel, 0, tokens * columns)};
+}
+
+const float* fp32_operand(const Kernel& kernel, std::size_t index, Elements least) {
+  const Tensor& tensor = operand(kernel, index, least);
+  if (tensor.type != DataType::fp32) refuse(kernel, "maxima and sums must be fp32");
+  return tensor.as<float>().data();
+}
+
+const std::int32_t* targets_operand(const Kernel& kernel, std::size_t index, std::int64_t tokens) {
+  const Tensor& tensor = operand(kernel, index, tokens);
+  if (tensor.type != DataType::int32) refuse(kernel, "targets must be int32");
+  return tensor.as<std::int32_t>().data();
+}
+
+}  // namespace
+
+void cross_entropy_maximum(const Kernel& kernel, Workers& workers) {
+  const Logits logits = logits_operand(kernel);
+  float* maxima = operand(kernel, 1, logits.tokens).as<float>().data();
+  over_rows(workers, logits.tokens, logits.columns,
+            [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+              for (std::int64_t token = first; token < last; ++token) {
+                const Scratch::Frame frame(scratch);
+                const Elements count = logits.vocabulary;
+                const float* row = read(logits.logits, token * logits.columns, count, scratch);
+                maxima[token] = wide([=]() ZEROPLAN_INLINE { return largest(row, count); });
+              }
+            });
+}
+
+void cross_entropy_exponent(const Kernel& kernel, Workers& workers) {
+  const Logits logits = logits_operand(kernel);
+  const std::int32_t* targets = targets_operand(kernel, 1, logits.tokens);
+  const float* maxima = fp32_operand(kernel, 2, logits.tokens);
+  float* sums = operand(kernel, 3, 2 * logits.tokens).as<float>().data();
+  over_rows(workers, logits.tokens, logits.columns,
+            [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+              for (std::int64_t token = first; token < last; ++token) {
+                const Scratch::Frame frame(scratch);
+                if (targets[token] < 0) {
+                  sums[2 * token] = 0;
+                  sums[2 * token + 1] = 0;
+                  continue;
+                }
+                const Elements count = logits.vocabulary;
+                const float* row = read(logits.logits, token * logits.columns, count, scratch);
+                const float maximum = maxima[token];
+                sums[2 * token] = wide([=]() ZEROPLAN_INLINE {
+                  float sum = 0;
+                  ZEROPLAN_SIMD_SUM(sum)
+                  for (Elements i = 0; i < count; ++i) sum += exponential(row[i] - maximum);
+                  return sum;
+                });
+                const std::int64_t column = logits.column(targets[token]);
+                sums[2 * token + 1] = column >= 0 ? row[column] : 0.0F;
+              }
+            });
+}
+
+void cross_entropy_loss(const Kernel& kernel, const StepSettings& settings) {
+  const std::int64_t tokens = kernel.dims[0];
+  const float* maxima = fp32_operand(kernel, 0, tokens);
+  const float* sums = fp32_operand(kernel, 1, 2 * tokens);
+  const Tensor& scalars = operand(kernel, 2, program::kScalars);
+  double total = 0;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const double sum = sums[2 * token];
+    if (sum == 0) continue;  // ignored: any other sum is at least 1
+    total += maxima[token] + std::log(sum) - sums[2 * token + 1];
+  }
+  scalar(scalars, Scalar::loss) += static_cast<float>(total / static_cast<double>(settings.tokens_per_step));
+}
+
+void cross_entropy_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Logits logits = logits_operand(kernel);
+  const std::int32_t* targets = targets_operand(kernel, 1, logits.tokens);
+  const float* maxima = fp32_operand(kernel, 2, logits.tokens);
+  const float* sums = fp32_operand(kernel, 3, 2 * logits.tokens);
+  const Tensor& scalars = operand(kernel, 4, program::kScalars);
+  const Tensor& gradient = real_operand(kernel, 5, logits.tokens * logits.columns);
+  const float factor = scalar(scalars, Scalar::loss_scale) / static_cast<float>(settings.tokens_per_step);
+  over_rows(workers, logits.tokens, logits.columns,
+            [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+              for (std::int64_t token = first; token < last; ++token) {
+                const Scratch::Frame frame(scratch);
+                const Elements offset = token * logits.columns;
+                const Elements count = targets[token] < 0 ? 0 : logits.vocabulary;
+                const float* row = read(logits.logits, offset, count, scratch);
+                float* out = begin_write(gradient, offset, logits.columns, scratch);
+                const float maximum = maxima[token];
+                const float share = factor / sums[2 * token];
+                wide([=]() ZEROPLAN_INLINE {
+                  ZEROPLAN_SIMD
+                  for (Elements i = 0; i < count; ++i) out[i] = exponential(row[i] - maximum) * share;
+                });
+                std::fill(out + count, out + logits.columns, 0.0F);
+                const std::int64_t column = logits.column(targets[token]);
+                if (column >= 0) out[column] -= factor;
+                finish_write(gradient, offset, logits.columns, out);
+              }
+            });
+}
+
+}  // namespace zeroplan::executor::cpu

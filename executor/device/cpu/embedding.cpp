@@ -1,0 +1,134 @@
+#include <algorithm>
+
+#include "executor/device/cpu/kernels.hpp"
+#include "executor/device/cpu/operands.hpp"
+#include "executor/device/cpu/wide.hpp"
+
+namespace zeroplan::executor::cpu {
+
+using program::DataType;
+
+namespace {
+
+struct Embedding {
+  std::int64_t tokens = 0;
+  Elements width = 0;
+  std::int64_t rows = 0, first_row = 0;
+  const std::int32_t* indices = nullptr;
+  std::int64_t sequence = 0;  // 0 without positions
+
+  // The token's row of this rank's part of the table, or -1.
+  std::int64_t row(std::int64_t token) const {
+    const std::int64_t local = indices[token] - first_row;
+    return local >= 0 && local < rows ? local : -1;
+  }
+};
+
+Embedding embedding_operands(const Kernel& kernel, std::size_t tokens, const Tensor& positions) {
+  Embedding embedding;
+  embedding.tokens = kernel.dims[0];
+  embedding.width = kernel.dims[1];
+  embedding.rows = kernel.dims[2];
+  embedding.first_row = kernel.dims[3];
+  const Tensor& indices = operand(kernel, tokens, embedding.tokens);
+  if (indices.type != DataType::int32) refuse(kernel, "tokens must be int32");
+  embedding.indices = indices.as<std::int32_t>().data();
+  if (positions && embedding.first_row == 0) {
+    embedding.sequence = kernel.extra;
+    if (embedding.sequence == 0)
+      refuse(kernel, "extra must be the sequence's length: positions depend on it");
+    const std::int64_t longest = std::min(embedding.sequence, embedding.tokens);
+    if (positions.elements < longest * embedding.width)
+      refuse(kernel, "there are fewer positions than tokens");
+  }
+  return embedding;
+}
+
+void add_into(float* to, const float* from, Elements width) {
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < width; ++i) to[i] += from[i];
+  });
+}
+
+// Adds rows of dx, summed apart in the order of `members`, to one row of a table.
+void add_rows(const Tensor& dx, const std::int64_t* members, std::int64_t count, const Tensor& table,
+              std::int64_t row, Elements width, Scratch& scratch) {
+  const Scratch::Frame frame(scratch);
+  float* sum = scratch.floats(width);
+  std::fill_n(sum, width, 0.0F);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Scratch::Frame inner(scratch);
+    add_into(sum, read(dx, members[i] * width, width, scratch), width);
+  }
+  add(table, row * width, width, sum, scratch);
+}
+
+}  // namespace
+
+void embedding_forward(const Kernel& kernel, Workers& workers) {
+  const Tensor positions = optional_operand(kernel, 2, 0);
+  const Embedding embedding = embedding_operands(kernel, 0, positions);
+  const Elements width = embedding.width;
+  const Tensor& table = real_operand(kernel, 1, embedding.rows * width);
+  const Tensor& out = real_operand(kernel, 3, embedding.tokens * width);
+  over_rows(workers, embedding.tokens, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+    for (std::int64_t token = first; token < last; ++token) {
+      const Scratch::Frame frame(scratch);
+      float* to = begin_write(out, token * width, width, scratch);
+      const std::int64_t row = embedding.row(token);
+      if (row >= 0) {
+        std::copy_n(read(table, row * width, width, scratch), width, to);
+      } else {
+        std::fill_n(to, width, 0.0F);
+      }
+      if (embedding.sequence > 0) {
+        add_into(to, read(positions, token % embedding.sequence * width, width, scratch), width);
+      }
+      finish_write(out, token * width, width, to);
+    }
+  });
+}
+
+void embedding_backward(const Kernel& kernel, Workers& workers) {
+  const Tensor positions = optional_operand(kernel, 3, 0);
+  const Embedding embedding = embedding_operands(kernel, 1, positions);
+  const Elements width = embedding.width;
+  const std::int64_t tokens = embedding.tokens;
+  const Tensor& dx = real_operand(kernel, 0, tokens * width);
+  const Tensor& table = real_operand(kernel, 2, embedding.rows * width);
+
+  // Tokens by row, each row's in their order; a task has the rows that begin in its range.
+  const Scratch::Frame shared(workers.shared());
+  std::int64_t* members = workers.shared().integers(tokens);
+  std::int64_t count = 0;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    if (embedding.row(token) >= 0) members[count++] = token;
+  }
+  std::stable_sort(members, members + count,
+                   [&](std::int64_t a, std::int64_t b) { return embedding.row(a) < embedding.row(b); });
+  over_rows(workers, count, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+    for (std::int64_t begin = first; begin < last;) {
+      const std::int64_t row = embedding.row(members[begin]);
+      std::int64_t end = begin + 1;
+      while (end < count && embedding.row(members[end]) == row) ++end;
+      const bool begins_earlier = begin > 0 && embedding.row(members[begin - 1]) == row;
+      if (!begins_earlier) add_rows(dx, members + begin, end - begin, table, row, width, scratch);
+      begin = end;
+    }
+  });
+
+  if (embedding.sequence == 0) return;
+  const std::int64_t longest = std::min(embedding.sequence, tokens);
+  over_rows(workers, longest, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
+    std::int64_t* same = scratch.integers(div_ceil(tokens, embedding.sequence));
+    for (std::int64_t position = first; position < last; ++position) {
+      std::int64_t sequences = 0;
+      for (std::int64_t token = position; token < tokens; token += embedding.sequence)
+        same[sequences++] = token;
+      add_rows(dx, same, sequences, positions, position, width, scratch);
+    }
+  });
+}
+
+}  // namespace zeroplan::executor::cpu

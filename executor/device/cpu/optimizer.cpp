@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <cmath>
+
+#include "executor/device/cpu/kernels.hpp"
+#include "executor/device/cpu/operands.hpp"
+#include "executor/device/cpu/wide.hpp"
+
+// The rule follows from the states there are: none, SGD; one, SGD with momentum (m = beta1 m + g, w -= rate
+// m); two, Adam (arXiv 1412.6980) with decoupled weight decay (arXiv 1711.05101). An element whose gradient
+// is NaN is left alone.
+namespace zeroplan::executor::cpu {
+
+using program::DataType;
+
+namespace {
+
+struct Rates {
+  float rate = 0;
+  float decay = 1;  // what is left of a weight
+  float beta1 = 0, beta2 = 0;
+  float step_size = 0;            // rate / (1 - beta1^t)
+  float variance_correction = 1;  // 1 / sqrt(1 - beta2^t)
+  float epsilon = 0;
+};
+
+Rates rates_of(const StepSettings& settings) {
+  const auto step = static_cast<double>(settings.step);
+  const double rate = settings.learning_rate;
+  Rates rates;
+  rates.rate = settings.learning_rate;
+  rates.decay = static_cast<float>(1.0 - rate * settings.weight_decay);
+  rates.beta1 = settings.beta1;
+  rates.beta2 = settings.beta2;
+  rates.step_size = static_cast<float>(rate / (1.0 - std::pow(static_cast<double>(settings.beta1), step)));
+  rates.variance_correction =
+      static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), step)));
+  rates.epsilon = settings.epsilon;
+  return rates;
+}
+
+void sgd(const float* g, float* w, Elements count, const Rates& rates) {
+  const Rates r = rates;
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < count; ++i) {
+      const float weight = w[i] * r.decay - r.rate * g[i];
+      w[i] = g[i] == g[i] ? weight : w[i];
+    }
+  });
+}
+
+void sgd_with_momentum(const float* g, float* w, float* m, Elements count, const Rates& rates) {
+  const Rates r = rates;
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < count; ++i) {
+      const float momentum = r.beta1 * m[i] + g[i];
+      const float weight = w[i] * r.decay - r.rate * momentum;
+      const bool usable = g[i] == g[i];
+      m[i] = usable ? momentum : m[i];
+      w[i] = usable ? weight : w[i];
+    }
+  });
+}
+
+void adam(const float* g, float* w, float* m, float* v, Elements count, const Rates& rates) {
+  const Rates r = rates;
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < count; ++i) {
+      const float momentum = r.beta1 * m[i] + (1.0F - r.beta1) * g[i];
+      const float variance = r.beta2 * v[i] + (1.0F - r.beta2) * g[i] * g[i];
+      const float denominator = std::sqrt(variance) * r.variance_correction + r.epsilon;
+      const float weight = w[i] * r.decay - r.step_size * momentum / denominator;
+      const bool usable = g[i] == g[i];
+      m[i] = usable ? momentum : m[i];
+      v[i] = usable ? variance : v[i];
+      w[i] = usable ? weight : w[i];
+    }
+  });
+}
+
+}  // namespace
+
+void optimizer_update(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Elements begin = kernel.iteration * kernel.dims[1];
+  const Elements count = std::clamp<Elements>(kernel.dims[0] - begin, 0, kernel.dims[1]);
+  const Elements end = begin + count;
+  const Tensor& gradient = real_operand(kernel, 0, count);
+  const Tensor master = optional_operand(kernel, 1, end);
+  const Tensor& parameter = real_operand(kernel, 2, end);
+  const Tensor first = optional_operand(kernel, 3, end);
+  const Tensor second = optional_operand(kernel, 4, end);
+  if (kernel.operands[5]) refuse(kernel, "optimizers with three states are not there");
+  const Tensor& weights = master ? master : parameter;
+  const Rates rates = rates_of(settings);
+  over_blocks(workers, count, [&](Elements offset, Elements part, Scratch& scratch) {
+    const Elements at = begin + offset;
+    const float* g = read(gradient, offset, part, scratch);
+    float* w = begin_update(weights, at, part, scratch);
+    if (second) {
+      float* m = begin_update(first, at, part, scratch);
+      float* v = begin_update(second, at, part, scratch);
+      adam(g, w, m, v, part, rates);
+      finish_write(first, at, part, m);
+      finish_write(second, at, part, v);
+    } else if (first) {
+      float* m = begin_update(first, at, part, scratch);
+      sgd_with_momentum(g, w, m, part, rates);
+      finish_write(first, at, part, m);
+    } else {
+      sgd(g, w, part, rates);
+    }
+    finish_write(weights, at, part, w);
+    if (master) finish_write(parameter, at, part, w);
+  });
+}
+
+}  // namespace zeroplan::executor::cpu

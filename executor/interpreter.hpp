@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "executor/arena.hpp"
+#include "executor/communicator/communicator.hpp"
+#include "executor/device/device.hpp"
+#include "planner/program/step_program.hpp"
+
+namespace zeroplan::executor {
+
+// Where a rank's micro-batches come from. Called in order; ranks of one tensor-parallel group must get the
+// same.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets) = 0;
+};
+
+// Walks a step program. It knows nothing of ZeRO: stages, partitions and copies are already instructions.
+// Groups of one rank may be nullptr.
+class Interpreter {
+ public:
+  Interpreter(const program::StepProgram& program, Device& device, Arena& arena, Communicator* data_parallel,
+              Communicator* tensor_parallel);
+
+  // Runs the setup phase: the states are held from here on.
+  void setup();
+  // Runs the rest: one optimizer step.
+  void step(const StepSettings& settings, BatchSource& batches);
+
+  // The scalars of the step that ran: loss, overflow, squared norm, loss scale ...
+  float scalar(program::Scalar scalar) const;
+  void set_scalar(program::Scalar scalar, float value);
+
+  // The memory of an operand that is held now: states, between steps.
+  Tensor tensor(program::BufferId buffer, std::int64_t layer) const;
+
+ private:
+  struct Registers {
+    std::int64_t layer = 0;
+    std::int64_t iteration = 0;
+  };
+  void run(std::size_t begin, std::size_t end, Registers registers, const StepSettings& settings,
+           BatchSource* batches);
+  void memory(const program::Instruction& instruction, std::int64_t layer);
+  void collective(const program::Instruction& instruction, std::int64_t layer);
+  void kernel(const program::Instruction& instruction, Registers registers, const StepSettings& settings);
+  Tensor operand(const program::Instruction& instruction, std::size_t index, std::int64_t layer) const;
+  std::int64_t instance_of(program::BufferId buffer, std::int64_t layer) const;
+  Tensor scalars() const;
+
+  const program::StepProgram& program_;
+  Device& device_;
+  Arena& arena_;
+  Communicator* data_parallel_;
+  Communicator* tensor_parallel_;
+  std::size_t first_after_setup_ = 0;
+  program::BufferId scalars_ = program::kNoBuffer;
+};
+
+}  // namespace zeroplan::executor

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+
+#include "executor/arena.hpp"
+#include "executor/communicator/communicator.hpp"
+#include "executor/device/device.hpp"
+#include "executor/initialize.hpp"
+#include "executor/interpreter.hpp"
+
+namespace zeroplan::executor {
+
+// What one optimizer step came to, the same on every rank.
+struct StepResult {
+  float loss = 0;           // mean over all tokens
+  float gradient_norm = 0;  // global, before clipping, of the unscaled gradients
+  float loss_scale = 1;
+  bool skipped = false;  // overflow: nothing was updated
+};
+
+// One rank: a device, its arena, its groups and a program. `world` has data_parallel x tensor_parallel ranks;
+// those of one tensor-parallel group are neighbours, as they need the fastest links.
+class Rank {
+ public:
+  Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, Communicator& world);
+
+  void initialize(const ParameterValue& value, float loss_scale = 1);
+  // Runs one step. `settings.step` and `tokens_per_step` are set here.
+  StepResult step(StepSettings settings, BatchSource& batches);
+
+  const program::StepProgram& program() const { return program_; }
+  const Arena& arena() const { return arena_; }
+  Interpreter& interpreter() { return interpreter_; }
+  Device& device() { return *device_; }
+  const Communicator* data_parallel() const { return data_parallel_.get(); }
+  const Communicator* tensor_parallel() const { return tensor_parallel_.get(); }
+  std::int64_t steps() const { return steps_; }
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
+ private:
+  program::StepProgram program_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Communicator> data_parallel_, tensor_parallel_;  // empty where the group has one rank
+  Arena arena_;
+  Interpreter interpreter_;
+  std::int64_t steps_ = 0;  // updates done
+};
+
+// The position of a world rank in its two groups.
+program::RankPosition position_of(std::int64_t world_rank, std::int64_t tensor_parallel);
+
+}  // namespace zeroplan::executor

@@ -1,0 +1,61 @@
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "tests/support/command.hpp"
+
+// The README shows commands behind "$ scripts/run" with what they print, or a part of it. Both must stay
+// true.
+
+namespace {
+
+constexpr std::string_view kPrompt = "    $ scripts/run ";
+
+struct Shown {
+  std::string command;
+  std::string output;
+};
+
+std::vector<Shown> shown_in(const std::string& page) {
+  std::vector<Shown> result;
+  std::istringstream lines(page);
+  bool inside = false;
+  std::string gap;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kPrompt)) {
+      result.push_back({line.substr(kPrompt.size()), ""});
+      inside = true;
+      gap.clear();
+    } else if (inside && line.empty()) {
+      gap += '\n';
+    } else if (inside && line.starts_with("    ")) {
+      result.back().output += gap + line.substr(4) + '\n';
+      gap.clear();
+    } else {
+      inside = false;
+    }
+  }
+  return result;
+}
+
+std::string without_trailing_blanks(const std::string& text) {
+  std::string result;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    result += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("what the README shows is what the program prints") {
+  const std::vector<Shown> shown = shown_in(zeroplan::test::read_file(ZEROPLAN_SOURCE "/README.md"));
+  CHECK(shown.size() >= 2);
+  for (const Shown& example : shown) {
+    CAPTURE(example.command);
+    REQUIRE(!example.output.empty());
+    const std::string printed = without_trailing_blanks(zeroplan::test::run_command(example.command).out);
+    CAPTURE(printed);
+    CHECK(printed.find(example.output) != std::string::npos);
+  }
+}
