@@ -20,7 +20,8 @@ double data_parallel_elements(const predict::Traffic& traffic, Op collective) {
   double sum = 0;
   for (const predict::TrafficEntry& entry : traffic.entries) {
     const bool scalars = entry.phase == Phase::step && entry.collective == Op::all_reduce;
-    if (entry.group == Group::data_parallel && entry.collective == collective && !scalars) sum += entry.elements;
+    if (entry.group == Group::data_parallel && entry.collective == collective && !scalars)
+      sum += entry.elements;
   }
   return sum;
 }
