@@ -27,7 +27,7 @@ struct LedgerEntry {
 // them.
 struct Ledger {
   struct Total {
-    program::Op collective;
+    program::Op collective = program::Op::all_reduce;
     std::int64_t calls = 0;
     Bytes bytes = 0;
   };

@@ -74,6 +74,7 @@ Engine read_engine_yaml(const Document& document) {
   read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
   read_real(map, "host_factor", 1, 10, engine.host_factor);
   read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);
+  read_flag(map, "partitioned_loading", engine.partitioned_loading);
   map.finish();
   problems.throw_if_any();
   return engine;

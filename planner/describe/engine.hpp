@@ -56,6 +56,8 @@ struct Engine {
   // Host bytes per parameter and process while the model is being loaded whole; 0 when it is built
   // partitioned.
   Bytes host_load_bytes_per_parameter = 0;
+  // The model is built partitioned: a process loads no more than its largest layer at once.
+  bool partitioned_loading = false;
 };
 
 // Reads an engine (docs/engines.md), strictly: every figure with its source. Throws ConfigurationError.

@@ -166,8 +166,8 @@ constexpr std::string_view kBytesExpected =
   const bool letters =
       unit.size() == 1 || (unit.size() == 2 && (unit[1] == 'b' || unit[1] == 'B')) ||
       (unit.size() == 3 && (unit[1] == 'i' || unit[1] == 'I') && (unit[2] == 'b' || unit[2] == 'B'));
-  constexpr std::string_view prefixes = "kKmMgGtT";
-  const std::size_t prefix = unit.empty() ? std::string_view::npos : prefixes.find(unit.front());
+  constexpr std::string_view kPrefixes = "kKmMgGtT";
+  const std::size_t prefix = unit.empty() ? std::string_view::npos : kPrefixes.find(unit.front());
   if (!letters || prefix == std::string_view::npos) refuse(text, std::string(kBytesExpected));
   const std::size_t power = prefix / 2;
   refuse(text, fmt::format("{0}{1} (1000^{3} bytes) or {0}{2} (1024^{3} bytes)", number,
@@ -187,8 +187,8 @@ std::int64_t parse_count(std::string_view text, std::int64_t minimum, std::int64
   std::string_view rest = text;
   std::optional<Decimal> decimal = take_decimal(rest);
   if (decimal && !rest.empty()) {
-    constexpr std::string_view suffixes = "kMBT";
-    const std::size_t suffix = suffixes.find(rest.front());
+    constexpr std::string_view kSuffixes = "kMBT";
+    const std::size_t suffix = kSuffixes.find(rest.front());
     if (rest.size() == 1 && suffix != std::string_view::npos) {
       decimal->point += 3 * (static_cast<std::int64_t>(suffix) + 1);
     } else {
@@ -201,12 +201,12 @@ std::int64_t parse_count(std::string_view text, std::int64_t minimum, std::int64
 
 double parse_real(std::string_view text, double minimum, double maximum) {
   const auto expected = [&] {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const bool below = minimum > std::numeric_limits<double>::lowest();
     const bool above = maximum < std::numeric_limits<double>::max();
     if (below && above) return fmt::format("a finite number from {} to {}", minimum, maximum);
     if (below) return fmt::format("a finite number of at least {}", minimum);
-    if (above && maximum > -infinity) return fmt::format("a finite number of at most {}", maximum);
+    if (above && maximum > -kInfinity) return fmt::format("a finite number of at most {}", maximum);
     return std::string("a finite number");
   };
   std::string_view rest = text;

@@ -39,11 +39,24 @@ void read_overheads(Prediction& prediction, const Plan& plan, const Cluster& clu
   for (const OverheadTerm& term : prediction.overheads) prediction.overhead_bytes += term.bytes;
 }
 
-void read_host(Prediction& prediction, const Plan& plan, const Cluster& cluster) {
+// Parameters of the largest layer, embedding or head; of all tensor-parallel ranks.
+Elements largest_unit(const describe::Model& model, const program::StepProgram& program) {
+  Elements largest = model.only_largest_layer;
+  for (const program::UnitPlacement& unit : program.units) {
+    largest = std::max(largest, unit.elements * program.tensor_parallel.size);
+  }
+  return largest;
+}
+
+// What a node's host memory must hold: offloaded state, or a model on its way in, whichever is more.
+void read_host(Prediction& prediction, const describe::Model& model, const Plan& plan,
+               const Cluster& cluster) {
   const double processes = static_cast<double>(std::min(plan.devices(), cluster.devices_per_node));
   const double held = static_cast<double>(prediction.memory.host_peak);
-  const double load = static_cast<double>(plan.engine.host_load_bytes_per_parameter) *
-                      static_cast<double>(prediction.program.parameters);
+  const Elements loaded = plan.engine.partitioned_loading ? largest_unit(model, prediction.program)
+                                                          : prediction.program.parameters;
+  const double load =
+      static_cast<double>(plan.engine.host_load_bytes_per_parameter) * static_cast<double>(loaded);
   const double least = std::max(held, load);
   const double each = least * plan.engine.host_factor;
   prediction.host_bytes_per_node_least = whole_bytes(least * processes);
@@ -65,6 +78,8 @@ void judge(Prediction& prediction) {
     return;
   }
   const Bytes host = prediction.host_capacity_bytes;
+  // The engine's factor is the most that was seen, its states the least: what lies between is a matter of
+  // luck, and the middle decides.
   const Bytes host_middle = (prediction.host_bytes_per_node_least + prediction.host_bytes_per_node) / 2;
   const auto host_reason = [&] {
     return fmt::format("host memory: {:.1f} to {:.1f} GiB a node, {:.1f} GiB there",
@@ -115,7 +130,7 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
   prediction.peak_bytes = prediction.memory.peak + prediction.overhead_bytes;
   prediction.capacity_bytes = cluster.device.capacity.usable_bytes() - plan.reserve_bytes;
   prediction.capacity_basis = cluster.device.capacity.basis();
-  read_host(prediction, plan, cluster);
+  read_host(prediction, model, plan, cluster);
   judge(prediction);
   return prediction;
 }

@@ -10,8 +10,6 @@
 // is NaN is left alone.
 namespace zeroplan::executor::cpu {
 
-using program::DataType;
-
 namespace {
 
 struct Rates {
