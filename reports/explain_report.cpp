@@ -76,9 +76,17 @@ Report explain_report(const std::string& key_name, const FitAnswer& answer) {
   Report report;
   Data terms = Data::list();
   Table table{{{"term", false}, {"with values", false}, {key.unit}}, {}, {}};
+  std::vector<std::string> sources;
   for (const Term& term : explanation.terms) {
-    terms.add(Data::map().set("name", term.name).set("arithmetic", term.arithmetic).set("value", term.value));
-    table.rows.push_back({term.name, term.arithmetic, value_cell(term.value)});
+    Data row = Data::map().set("name", term.name).set("arithmetic", term.arithmetic).set("value", term.value);
+    std::string shown = term.arithmetic;
+    if (!term.source.empty()) {
+      row.set("source", term.source);
+      sources.push_back(fmt::format("[{}] {}", sources.size() + 1, term.source));
+      shown = fmt::format("[{}]", sources.size());
+    }
+    terms.add(std::move(row));
+    table.rows.push_back({term.name, shown, value_cell(term.value)});
   }
   table.rules_before = {table.rows.size()};
   table.rows.push_back({key.name, std::string(), value_cell(number)});
@@ -87,6 +95,7 @@ Report explain_report(const std::string& key_name, const FitAnswer& answer) {
   report.blocks.emplace_back(Heading{with_gib(number, key)});
   report.blocks.emplace_back(Paragraph{fmt::format("{}: {}.", key.what, explanation.formula)});
   report.blocks.emplace_back(std::move(table));
+  for (std::string& source : sources) report.blocks.emplace_back(Paragraph{std::move(source)});
   report.blocks.emplace_back(Paragraph{"Source: " + explanation.source});
   add_assumptions(report.blocks, answer.model, answer.resolved);
   report.data = Data::map()

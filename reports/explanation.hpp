@@ -15,6 +15,7 @@ struct Term {
   std::string name;
   std::string arithmetic;  // "48 x 30,740,800 x 2 B"
   double value = 0;
+  std::string source = {};  // of a figure that is not read from the program
 };
 
 struct Explanation {

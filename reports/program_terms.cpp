@@ -143,7 +143,7 @@ std::vector<Term> host_buffer_terms(const predict::Prediction& prediction) {
 std::vector<Term> overhead_terms(const predict::Prediction& prediction) {
   std::vector<Term> terms;
   for (const predict::OverheadTerm& term : prediction.overheads) {
-    terms.push_back({"overhead: " + term.name, term.source, static_cast<double>(term.bytes)});
+    terms.push_back({"overhead: " + term.name, "", static_cast<double>(term.bytes), term.source});
   }
   return terms;
 }
