@@ -14,7 +14,12 @@ Attention::Attention(Builder& builder, const Model& model, const Plan& plan, con
       recompute_scores_(plan.recompute == describe::Recompute::selective),
       rotary_(model.position == describe::Position::rotary),
       latent_(model.latent.has_value()),
-      kept_(builder) {
+      kept_(builder),
+      branch_(builder, shapes,
+              Parameters(builder, unit).norm("attention_output_norm.weight", "attention_output_norm.bias"),
+              {"attention.branch", "attention.branch_statistics", "attention.hidden_mask",
+               "attention.branch_gradient"},
+              instances) {
   Parameters parameters(builder, unit);
   const std::int64_t tokens = shapes.tokens;
   const auto fp32 = [&](std::string_view name, Elements elements, Instances count) {
@@ -67,19 +72,9 @@ Attention::Attention(Builder& builder, const Model& model, const Plan& plan, con
   context_ = activation("attention.context", context_width_, instances);
 
   output_ = parameters.linear({{"attention.output.weight", "attention.output.bias"}});
-  output_norm_ = parameters.norm("attention_output_norm.weight", "attention_output_norm.bias");
-  const bool output_norm = output_norm_.parameters != kNoBuffer;
-  branch_ = activation("attention.branch", shapes.hidden, output_norm ? instances : Instances{});
-  branch_statistics_ =
-      fp32("attention.branch_statistics", output_norm ? tokens * shapes.norm_statistics : 0, instances);
-  hidden_mask_ = builder.buffer("attention.hidden_mask", DataType::uint8, Category::activation,
-                                shapes.dropout ? tokens * shapes.hidden : 0, instances);
-
   normed_gradient_ = activation("attention.normed_gradient", shapes.in_place ? 0 : shapes.hidden, {});
   packed_gradient_ = activation("attention.packed_gradient", builder_[packed_].elements / tokens, {});
   context_gradient_ = activation("attention.context_gradient", context_width_, {});
-  branch_gradient_ =
-      activation("attention.branch_gradient", shapes.dropout || output_norm ? shapes.hidden : 0, {});
   row_dots_ = builder.buffer("attention.row_dots", DataType::fp32, Category::workspace,
                              flash_ ? tokens * shapes.heads : 0);
 }
@@ -139,25 +134,11 @@ void Attention::forward(Keep keep, Operand in, Operand out, bool acquire_out) {
   project(scope);
   attend(keep, scope);
 
-  const bool output_norm = output_norm_.parameters != kNoBuffer;
-  const bool direct =
-      keep == Keep::activations && !output_norm;  // the projection writes where the sum will stand
-  if (!direct) scope.acquire(at(branch_));
-  scope.acquire(at(branch_statistics_));
-  scope.acquire(at(hidden_mask_));
+  branch_.acquire(keep, scope);
   if (keep == Keep::activations) kept_ = scope;
   if (acquire_out) builder_.acquire(out);
-
-  Operand branch = direct ? out : at(branch_);
-  emit_linear(builder_, output_, shapes_.tokens, at(context_), branch, false);
-  emit_tensor_all_reduce(builder_, shapes_, branch);
-  if (output_norm) {
-    const Operand normed = keep == Keep::activations ? out : branch;
-    emit_norm(builder_, output_norm_, shapes_.tokens, branch, normed, at(branch_statistics_));
-    branch = normed;
-  }
-  builder_.emit(Op::residual_add, {shapes_.tokens, shapes_.hidden},
-                {branch, at(output_.bias), in, at(hidden_mask_), out});
+  emit_linear(builder_, output_, shapes_.tokens, at(context_), branch_.product(keep, out), false);
+  branch_.add(keep, output_.bias, in, out);
   if (keep == Keep::nothing) scope.release();
 }
 
@@ -247,21 +228,11 @@ void Attention::compute_backward(Operand in, Operand dy, Operand gradient) {
   scope.acquire(at(packed_gradient_));
   Scope inner(builder_);
   inner.acquire(at(context_gradient_));
-  Operand branch_gradient = dy;
-  builder_.acquire(at(branch_gradient_));
-  if (hidden_mask_ != kNoBuffer) {
-    builder_.emit(Op::residual_backward, {tokens, shapes_.hidden},
-                  {dy, at(hidden_mask_), at(branch_gradient_)});
-    branch_gradient = at(branch_gradient_);
-  }
-  if (output_norm_.parameters != kNoBuffer) {
-    emit_norm_backward(builder_, output_norm_, tokens, branch_gradient, at(branch_), at(branch_statistics_),
-                       at(branch_gradient_), true);
-    branch_gradient = at(branch_gradient_);
-  }
+  builder_.acquire(branch_.gradient());
+  const Operand branch_gradient = branch_.backward(dy);
   emit_weight_gradient(builder_, output_, tokens, branch_gradient, at(context_));
   emit_input_gradient(builder_, output_, tokens, branch_gradient, at(context_gradient_));
-  builder_.release(at(branch_gradient_));
+  builder_.release(branch_.gradient());
   attend_backward();
   inner.release();
 

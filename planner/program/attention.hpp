@@ -1,5 +1,6 @@
 #pragma once
 
+#include "planner/program/branch.hpp"
 #include "planner/program/shapes.hpp"
 #include "planner/program/unit.hpp"
 
@@ -49,18 +50,18 @@ class Attention {
   std::int64_t rotary_heads_ = 0, rotary_dim_ = 0;
   std::int64_t context_width_ = 0;  // of the attention output: heads x head_dim
   Scope kept_;
+  Branch branch_;
 
-  NormParameters norm_, output_norm_, query_norm_, key_norm_, query_down_norm_, key_value_down_norm_;
+  NormParameters norm_, query_norm_, key_norm_, query_down_norm_, key_value_down_norm_;
   Linear packed_linear_, output_, query_down_, query_up_, key_value_down_, key_value_up_;
 
   // Kept from forward; "packed" is query, key and value of a token side by side.
   BufferId normed_, statistics_, packed_, query_key_, query_key_statistics_, log_sum_exp_, context_;
   BufferId query_latent_ = kNoBuffer, query_latent_normed_ = kNoBuffer, key_value_latent_ = kNoBuffer,
            key_value_latent_normed_ = kNoBuffer, latent_statistics_ = kNoBuffer;
-  BufferId branch_, branch_statistics_, hidden_mask_;
   Scores scores_;
   // Backward only.
-  BufferId normed_gradient_, packed_gradient_, context_gradient_, branch_gradient_, row_dots_;
+  BufferId normed_gradient_, packed_gradient_, context_gradient_, row_dots_;
 };
 
 }  // namespace zeroplan::program

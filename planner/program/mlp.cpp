@@ -27,7 +27,10 @@ Mlp::Mlp(Builder& builder, const Model& model, const Plan&, const Shapes& shapes
     : builder_(builder),
       shapes_(shapes),
       experts_(unit.kind == describe::ParameterGroup::Kind::expert_layer),
-      kept_(builder) {
+      kept_(builder),
+      branch_(builder, shapes,
+              Parameters(builder, unit).norm("mlp_output_norm.weight", "mlp_output_norm.bias"),
+              {"mlp.branch", "mlp.branch_statistics", "mlp.hidden_mask", "mlp.branch_gradient"}, instances) {
   Parameters parameters(builder, unit);
   const Elements plane = shapes.tokens * shapes.hidden;
   const Elements statistics = shapes.tokens * shapes.norm_statistics;
@@ -41,15 +44,7 @@ Mlp::Mlp(Builder& builder, const Model& model, const Plan&, const Shapes& shapes
   } else {
     dense_ = declare_network(model, parameters, "mlp", shapes.tokens, instances);
   }
-  output_norm_ = parameters.norm("mlp_output_norm.weight", "mlp_output_norm.bias");
-  const bool output_norm = output_norm_.parameters != kNoBuffer;
-  branch_ = activation("mlp.branch", plane, output_norm ? instances : Instances{});
-  branch_statistics_ = builder.buffer("mlp.branch_statistics", DataType::fp32, Category::activation,
-                                      output_norm ? statistics : 0, instances);
-  hidden_mask_ = builder.buffer("mlp.hidden_mask", DataType::uint8, Category::activation,
-                                shapes.dropout ? plane : 0, instances);
   normed_gradient_ = activation("mlp.normed_gradient", shapes.in_place && !experts_ ? 0 : plane, {});
-  branch_gradient_ = activation("mlp.branch_gradient", shapes.dropout || output_norm ? plane : 0, {});
 }
 
 BufferId Mlp::activation(std::string_view name, Elements elements, Instances instances) {
@@ -122,28 +117,16 @@ void Mlp::forward(Keep keep, Operand in, Operand residual, Operand out, bool acq
     network_forward(dense_, scope, at(normed_));
   }
 
-  const bool output_norm = output_norm_.parameters != kNoBuffer;
-  const bool direct = keep == Keep::activations && !output_norm;
-  if (!direct) scope.acquire(at(branch_));
-  scope.acquire(at(branch_statistics_));
-  scope.acquire(at(hidden_mask_));
+  branch_.acquire(keep, scope);
   if (keep == Keep::activations) kept_ = scope;
   if (acquire_out) builder_.acquire(out);
-
-  Operand branch = direct ? out : at(branch_);
+  const Operand product = branch_.product(keep, out);
   if (experts_) {
-    emit_routing(Op::combine_tokens, {at(router_logits_), at(expert_outputs_), at(shared_output_), branch});
+    emit_routing(Op::combine_tokens, {at(router_logits_), at(expert_outputs_), at(shared_output_), product});
   } else {
-    emit_linear(builder_, dense_.down, tokens, at(dense_.after), branch, false);
+    emit_linear(builder_, dense_.down, tokens, at(dense_.after), product, false);
   }
-  emit_tensor_all_reduce(builder_, shapes_, branch);
-  if (output_norm) {
-    const Operand normed = keep == Keep::activations ? out : branch;
-    emit_norm(builder_, output_norm_, tokens, branch, normed, at(branch_statistics_));
-    branch = normed;
-  }
-  builder_.emit(Op::residual_add, {tokens, shapes_.hidden},
-                {branch, at(dense_.down.bias), residual, at(hidden_mask_), out});
+  branch_.add(keep, dense_.down.bias, residual, out);
   if (keep == Keep::nothing) scope.release();
 }
 
@@ -174,18 +157,8 @@ void Mlp::compute_backward(Operand in, Operand dy, Operand gradient) {
   const std::int64_t tokens = shapes_.tokens;
   Scope scope(builder_);
   scope.acquire(at(normed_gradient_));
-  scope.acquire(at(branch_gradient_));
-  Operand branch_gradient = dy;
-  if (hidden_mask_ != kNoBuffer) {
-    builder_.emit(Op::residual_backward, {tokens, shapes_.hidden},
-                  {dy, at(hidden_mask_), at(branch_gradient_)});
-    branch_gradient = at(branch_gradient_);
-  }
-  if (output_norm_.parameters != kNoBuffer) {
-    emit_norm_backward(builder_, output_norm_, tokens, branch_gradient, at(branch_), at(branch_statistics_),
-                       at(branch_gradient_), true);
-    branch_gradient = at(branch_gradient_);
-  }
+  scope.acquire(branch_.gradient());
+  const Operand branch_gradient = branch_.backward(dy);
   const Operand normed_gradient = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
   if (experts_) {
     experts_backward(branch_gradient, normed_gradient);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "planner/program/branch.hpp"
 #include "planner/program/shapes.hpp"
 #include "planner/program/unit.hpp"
 
@@ -50,15 +51,16 @@ class Mlp {
   bool experts_;
   std::int64_t expert_count_ = 0, top_k_ = 0;
   Scope kept_;
+  Branch branch_;
 
-  NormParameters norm_, output_norm_;
+  NormParameters norm_;
   Network dense_, expert_, shared_;
   Linear router_;
 
-  BufferId normed_, statistics_, branch_, branch_statistics_, hidden_mask_;
+  BufferId normed_, statistics_;
   BufferId router_logits_ = kNoBuffer, routed_ = kNoBuffer, expert_outputs_ = kNoBuffer,
            shared_output_ = kNoBuffer;
-  BufferId normed_gradient_, branch_gradient_, router_gradient_ = kNoBuffer;
+  BufferId normed_gradient_, router_gradient_ = kNoBuffer;
 };
 
 }  // namespace zeroplan::program

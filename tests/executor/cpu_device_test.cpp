@@ -104,7 +104,7 @@ TEST_CASE("cpu device: the table of kernels") {
       kernel_case.check(*device);
     }
     CHECK(device->workspace_bytes() > 0);
-    CHECK(device->workspace_bytes() < threads * 8 * kMiB);
+    CHECK(device->workspace_bytes() < Bytes{threads} * 8 * kMiB);
   }
 }
 

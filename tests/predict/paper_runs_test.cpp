@@ -98,7 +98,7 @@ TEST_CASE("Z6: every run keeps the rules, and a run that breaks one is refused")
     const std::int64_t mp = integer(run, "mp");
     const std::int64_t gpus = integer(run, "gpus");
     const auto refused = [&](const std::string& shape, std::int64_t devices, std::int64_t degree) {
-      return testing::refusal(fmt::format("gpus={} mp={}", devices, degree), shape, "v100-32gb") != "";
+      return !testing::refusal(fmt::format("gpus={} mp={}", devices, degree), shape, "v100-32gb").empty();
     };
     CHECK_FALSE(refused(shape_of(run), gpus, mp));
     if (mp > 1) CHECK(refused(shape_of(run), gpus + 1, mp));

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "planner/program/shapes.hpp"
+
+namespace zeroplan::program {
+
+// What half a layer adds to the residual stream: the output of its last product, summed over tensor-parallel
+// ranks, normed in models that norm after too (Gemma 2), with bias and dropout.
+class Branch {
+ public:
+  struct Names {
+    std::string_view branch, statistics, mask, gradient;
+  };
+  Branch(Builder& builder, const Shapes& shapes, const NormParameters& norm, const Names& names,
+         Instances instances);
+
+  // Acquires what forward needs of its own; with activations kept, all of it is.
+  void acquire(Keep keep, Scope& scope) const;
+  // Where the product writes: where the sum will stand, if it may.
+  Operand product(Keep keep, Operand out) const;
+  // out = residual + branch.
+  void add(Keep keep, BufferId bias, Operand residual, Operand out) const;
+
+  // Backward's scratch, absent where the product's gradient is `dy` itself.
+  Operand gradient() const { return at(gradient_); }
+  // The gradient of the product's output, given `dy` = d out. Requires gradient() to be held.
+  Operand backward(Operand dy) const;
+
+ private:
+  bool direct(Keep keep) const { return keep == Keep::activations && norm_.parameters == kNoBuffer; }
+
+  Builder& builder_;
+  Shapes shapes_;
+  NormParameters norm_;
+  BufferId branch_, statistics_, mask_, gradient_;
+};
+
+}  // namespace zeroplan::program
