@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
