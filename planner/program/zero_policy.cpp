@@ -60,7 +60,7 @@ ZeroPolicy::ZeroPolicy(Builder& builder, const describe::Plan& plan, std::vector
   gradient_ = fp32_gradients ? DataType::fp32 : compute_;
   parts_.resize(units.size());
   for (std::size_t i = 0; i < units.size(); ++i) declare_states(units[i], parts_[i]);
-  declare_slots(tied_embeddings);
+  declare_slots();
   declare_step();
 }
 
@@ -129,7 +129,7 @@ void ZeroPolicy::declare_states(Unit& unit, Parts& parts) {
   }
 }
 
-void ZeroPolicy::declare_slots(bool tied_embeddings) {
+void ZeroPolicy::declare_slots() {
   const std::int64_t layers = std::max<std::int64_t>(1, builder_.program().layers);
   const auto largest_layer = [this](const Unit& unit) {
     return unit.is_layer() ? round_up(unit.working, partitions_ * plan_.engine.partition_multiple) : 0;
@@ -172,7 +172,6 @@ void ZeroPolicy::declare_slots(bool tied_embeddings) {
       }
     }
   }
-  tied_ = tied_embeddings;
 }
 
 void ZeroPolicy::declare_step() {

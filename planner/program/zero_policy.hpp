@@ -60,7 +60,7 @@ class ZeroPolicy {
   };
 
   void declare_states(Unit& unit, Parts& parts);
-  void declare_slots(bool tied_embeddings);
+  void declare_slots();
   void declare_step();
   Elements whole(const Unit& unit) const;
   bool whole_at_stage_2() const;  // the engine counts whole gradients at stage 2
