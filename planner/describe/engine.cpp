@@ -71,6 +71,7 @@ Engine read_engine_yaml(const Document& document) {
   read_flag(map, "step_copies_whole_partition", engine.step_copies_whole_partition);
   read_integer(map, "fp32_logits_copies", 0, 4, engine.fp32_logits_copies);
   read_flag(map, "backward_in_place", engine.backward_in_place);
+  read_flag(map, "tied_gradient_apart", engine.tied_gradient_apart);
   read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
   read_real(map, "host_factor", 1, 10, engine.host_factor);
   read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);

@@ -48,6 +48,9 @@ struct Engine {
       1;  // fp32 tensors of tokens x vocabulary alive in the loss, beside the gradient
   // Backward kernels write input gradients over activations that are no longer needed.
   bool backward_in_place = true;
+  // With accumulation over micro-batches below stage 2, the two parts of a tied table's gradient are added
+  // apart before they join the accumulated one.
+  bool tied_gradient_apart = false;
   // Memory the allocator holds beyond what was asked for at the peak, as a fraction (fragmentation,
   // rounding).
   double allocator_slack = 0;

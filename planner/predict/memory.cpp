@@ -76,13 +76,13 @@ std::int64_t instances_touched(Op op, const Buffer& buffer) {
 
 bool is_structure_or_memory(Op op) { return op <= Op::release_all; }
 
+}  // namespace
+
 std::size_t served_by(const StepProgram& program, std::size_t instruction) {
   while (instruction + 1 < program.code.size() && is_structure_or_memory(program.code[instruction].op))
     ++instruction;
   return instruction;
 }
-
-}  // namespace
 
 MemoryProfile read_memory(const StepProgram& program) {
   MemoryProfile profile;

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "planner/program/measurement.hpp"
 #include "planner/program/step_program.hpp"
 #include "planner/units.hpp"
 
@@ -10,7 +11,7 @@
 // pieces in sequence and pieces repeated n times are such pairs again, so no layer is walked n times.
 namespace zeroplan::predict {
 
-using CategoryBytes = std::array<Bytes, program::kCategories>;
+using program::CategoryBytes;
 
 // A point of the program: what runs there and in which iteration of the repeats around it.
 struct Place {
@@ -28,6 +29,9 @@ struct MemoryProfile {
   Bytes host_peak = 0;  // host bytes of this rank
   CategoryBytes host_at_peak{};
 };
+
+// The kernel or collective that the memory instruction at `instruction` is for: the next one.
+std::size_t served_by(const program::StepProgram& program, std::size_t instruction);
 
 MemoryProfile read_memory(const program::StepProgram& program);
 

@@ -14,9 +14,6 @@ using describe::Model;
 using describe::Plan;
 using Kind = describe::ParameterGroup::Kind;
 
-constexpr Elements kScalars =
-    16;  // loss, gradient norm, overflow, loss scale, step count, and room for the executor's
-
 class Compiler {
  public:
   Compiler(const Model& model, const Plan& plan, const Shapes& shapes, Builder& builder,

@@ -195,7 +195,8 @@ enum class Op : std::uint8_t {
   route_backward,
 
   // ---- step ----
-  // {elements owned, of them held by this tensor-parallel rank only}; in gradient, io scalars
+  // {elements owned, of them held by this tensor-parallel rank only}; in gradient, io scalars: overflow, norm
+  // parts
   gradient_norm,
   // {elements, chunk}; in gradient, in scalars, out fp32: unscaled and clipped. The chunk from iteration *
   // chunk on
@@ -203,7 +204,7 @@ enum class Op : std::uint8_t {
   // {elements, chunk}; in fp32 gradient, io master (absent: the parameter is its own), out parameter, io
   // states ...
   optimizer_update,
-  // io scalars: loss scale, step count, overflow
+  // io scalars: squared norm, loss scale, step count
   scale_update,
 
   // ---- collectives; {elements of the whole vector} ----
@@ -258,10 +259,21 @@ struct GroupInfo {
   std::int64_t rank = 0;
 };
 
-// Fields of the `scalars` buffer, fp32. The first are summed over data-parallel ranks, the two behind the
-// loss over tensor-parallel ranks.
-enum class Scalar : std::uint8_t { loss, overflow, squared_norm, loss_scale, good_steps, steps };
-inline constexpr Elements kScalars = 16;
+// Fields of the `scalars` buffer, fp32. The first are summed over data-parallel ranks, those behind the loss
+// over tensor-parallel ranks. The squared norm of the gradients is summed in parts, each a multiple of its
+// own power of two, so that the sum over ranks is exact and the norm does not depend on how gradients are
+// divided.
+inline constexpr std::int64_t kNormParts = 10;
+enum class Scalar : std::uint8_t {
+  loss,
+  overflow,
+  norm_parts,
+  loss_scale = norm_parts + kNormParts,
+  good_steps,
+  steps,
+  squared_norm,  // set from its parts by scale_update
+};
+inline constexpr Elements kScalars = 32;
 
 // A unit of parameters as this rank holds it: `layers` flat vectors that are gathered, reduced and updated
 // together. A partition is [rank * partition, + owned) of the `elements`, padded to `partition` elements;

@@ -68,6 +68,17 @@ Elements ZeroPolicy::whole(const Unit& unit) const { return unit.partition * par
 
 bool ZeroPolicy::whole_at_stage_2() const { return stage_ == 2 && plan_.engine.whole_gradients_at_stage_2; }
 
+// Head and embedding add to a tied table in turn. Where micro-batches accumulate in the whole gradient, each
+// one's two parts are first added apart, as where it goes through a slot: so all stages give the same bits.
+bool ZeroPolicy::sums_apart(const Unit& unit) const {
+  return tied_ && unit.kind == Kind::embedding && !slots_for_gradients() &&
+         plan_.engine.tied_gradient_apart && plan_.gradient_accumulation > 1;
+}
+
+bool ZeroPolicy::held_through_micro_batch(const Unit& unit) const {
+  return tied_ && unit.kind == Kind::embedding && (slots_for_gradients() || sums_apart(unit));
+}
+
 bool ZeroPolicy::slots_for_gradients() const {
   return stage_ >= 2 && !(whole_at_stage_2() && plan_.offload == Offload::none);
 }
@@ -162,6 +173,9 @@ void ZeroPolicy::declare_slots() {
         parts.weights = builder_.view("weights.own", unit.weights, own * unit.partition, unit.partition);
       }
     }
+    if (sums_apart(unit)) {
+      unit.weight_gradients = builder_.buffer("gradient_bucket", gradient_, Category::bucket, slot);
+    }
     if (slots_for_gradients()) {
       unit.weight_gradients = unit.is_layer()
                                   ? builder_.view("weight_gradients", gradient_ring_, 0, whole(unit))
@@ -229,19 +243,16 @@ void ZeroPolicy::zero_gradients() {
 void ZeroPolicy::begin_micro_batch() {
   builder_.acquire_all(gathered_ring_);
   builder_.acquire_all(gradient_ring_);
-  if (!slots_for_gradients()) return;
   for (const Unit& unit : units_) {
-    if (unit.kind != Kind::embedding || !tied_) continue;
+    if (!held_through_micro_batch(unit)) continue;
     builder_.acquire(at(unit.weight_gradients));
     builder_.emit(Op::fill_zero, {whole(unit)}, {at(unit.weight_gradients)});
   }
 }
 
 void ZeroPolicy::end_micro_batch() {
-  if (slots_for_gradients() && tied_) {
-    for (const Unit& unit : units_) {
-      if (unit.kind == Kind::embedding) builder_.release(at(unit.weight_gradients));
-    }
+  for (const Unit& unit : units_) {
+    if (held_through_micro_batch(unit)) builder_.release(at(unit.weight_gradients));
   }
   builder_.release_all(gradient_ring_);
   builder_.release_all(gathered_ring_);
@@ -269,13 +280,13 @@ void ZeroPolicy::release_weights(const Unit& unit) {
 }
 
 void ZeroPolicy::acquire_gradients(const Unit& unit) {
-  if (!slots_for_gradients() || (unit.kind == Kind::embedding && tied_)) return;
+  if (unit.elements == 0 || !slots_for_gradients() || held_through_micro_batch(unit)) return;
   builder_.acquire(at(unit.weight_gradients));
   if (!unit.is_opaque()) builder_.emit(Op::fill_zero, {whole(unit)}, {at(unit.weight_gradients)});
 }
 
 void ZeroPolicy::release_gradients(const Unit& unit) {
-  if (!slots_for_gradients() || (unit.kind == Kind::embedding && tied_)) return;
+  if (!slots_for_gradients() || held_through_micro_batch(unit)) return;
   builder_.release(at(unit.weight_gradients));
 }
 
@@ -288,6 +299,8 @@ void ZeroPolicy::reduce(const Unit& unit, bool last) {
   const Parts& parts = parts_of(unit);
   const Elements elements = whole(unit);
   if (!slots_for_gradients()) {
+    if (sums_apart(unit))
+      builder_.emit(Op::accumulate, {elements}, {at(unit.weight_gradients), at(unit.gradient)});
     if (!last) return;
     builder_.collective(stage_ == 0 ? Op::all_reduce : Op::reduce_scatter, Group::data_parallel, elements,
                         {at(unit.gradient)});
@@ -313,6 +326,7 @@ void ZeroPolicy::step(BufferId scalars) {
   scope.acquire(at(host_parameter_));
 
   for (const Unit& unit : units_) {
+    if (unit.elements == 0) continue;
     const Parts& parts = parts_of(unit);
     const Operand own = at(parts.gradient != kNoBuffer ? parts.gradient : unit.gradient);
     builder_.layers(unit.layers, unit.first_layer, 1, [&] {
@@ -322,10 +336,10 @@ void ZeroPolicy::step(BufferId scalars) {
   }
   // Loss and overflow are summed over all data-parallel ranks, and the squared norm where each has a part of
   // it.
-  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 3 : 2, {at(scalars)});
+  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 2 + kNormParts : 2, {at(scalars)});
   builder_.collective(
-      Op::all_reduce, Group::tensor_parallel, 2,
-      {at(builder_.view("scalars.norm", scalars, static_cast<Elements>(Scalar::overflow), 2))});
+      Op::all_reduce, Group::tensor_parallel, 1 + kNormParts,
+      {at(builder_.view("scalars.norm", scalars, static_cast<Elements>(Scalar::overflow), 1 + kNormParts))});
   builder_.emit(Op::scale_update, {}, {at(scalars)}).stream = stream;
 
   for (const Unit& unit : units_) {

@@ -65,6 +65,8 @@ class ZeroPolicy {
   Elements whole(const Unit& unit) const;
   bool whole_at_stage_2() const;  // the engine counts whole gradients at stage 2
   bool slots_for_gradients() const;
+  bool sums_apart(const Unit& unit) const;
+  bool held_through_micro_batch(const Unit& unit) const;  // its slot: head and embedding both add to it
   const Parts& parts_of(const Unit& unit) const;
   void update(const Unit& unit, BufferId scalars);
 

@@ -8,6 +8,6 @@ namespace zeroplan::executor::cpu {
 
 // The loss scale that this step's gradients carry. scale_update puts it here before it sets the next step's,
 // because the gradients are divided by it only afterwards.
-inline constexpr auto kGradientScale = static_cast<program::Scalar>(6);
+inline constexpr auto kGradientScale = static_cast<program::Scalar>(program::kScalars - 1);
 
 }  // namespace zeroplan::executor::cpu

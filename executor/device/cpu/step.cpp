@@ -6,6 +6,7 @@
 #include "executor/device/cpu/operands.hpp"
 #include "executor/device/cpu/scalars.hpp"
 #include "executor/device/cpu/wide.hpp"
+#include "executor/norm_parts.hpp"
 
 namespace zeroplan::executor::cpu {
 
@@ -49,7 +50,9 @@ void gradient_norm(const Kernel& kernel, Workers& workers) {
   const double replicated = sum_of_squares(gradient, distinct, elements, workers);
   const double counted = (own + (kernel.counts_replicated ? replicated : 0)) / (scale * scale);
   if (std::isfinite(own + replicated) && counted <= std::numeric_limits<float>::max()) {
-    scalar(scalars, Scalar::squared_norm) += static_cast<float>(counted);
+    float* parts = &scalar(scalars, Scalar::norm_parts);
+    const NormParts sum = norm_parts(squared_norm(parts) + counted);
+    std::copy(sum.begin(), sum.end(), parts);
   } else {
     scalar(scalars, Scalar::overflow) += 1;
   }
@@ -85,6 +88,8 @@ void scale_update(const Kernel& kernel, const StepSettings& settings) {
   float& scale = scalar(scalars, Scalar::loss_scale);
   float& good_steps = scalar(scalars, Scalar::good_steps);
   scalar(scalars, kGradientScale) = scale;
+  scalar(scalars, Scalar::squared_norm) =
+      static_cast<float>(squared_norm(&scalar(scalars, Scalar::norm_parts)));
   scalar(scalars, Scalar::steps) += 1;
   if (scalar(scalars, Scalar::overflow) > 0) {
     good_steps = 0;

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/program/step_program.hpp"
+
+// What a run of a step program came to, as plain data: an executor fills it in, reports lay it beside the
+// prediction. Every figure is from an instrument that knows nothing of the prediction.
+namespace zeroplan::program {
+
+// A point of a running program.
+struct Position {
+  Phase phase = Phase::setup;
+  std::int64_t layer = -1;      // -1: outside the layers
+  std::size_t instruction = 0;  // index into StepProgram::code
+};
+
+inline constexpr std::size_t kGroups = 3;       // values of Group
+inline constexpr std::size_t kCollectives = 4;  // all_reduce ... broadcast
+constexpr std::size_t collective_index(Op collective) {
+  return static_cast<std::size_t>(collective) - static_cast<std::size_t>(Op::all_reduce);
+}
+
+struct CollectiveCount {
+  std::int64_t calls = 0;
+  Bytes bytes = 0;  // of whole vectors
+};
+
+using CategoryBytes = std::array<Bytes, kCategories>;
+
+// One rank. Fixed in size and trivially copyable, so that ranks can send it to each other.
+struct RankMeasurement {
+  Bytes device_block_bytes = 0, host_block_bytes = 0;  // asked from the device for buffers
+  Bytes device_peak_bytes = 0, host_peak_bytes = 0;    // held at once, at most
+  CategoryBytes at_device_peak{}, at_host_peak{};      // what that was
+  Position peak_position;                              // where the device's peak was reached
+  Bytes workspace_bytes = 0;                           // of the device, beside the buffers
+  // Of one step:
+  std::array<std::array<CollectiveCount, kCollectives>, kGroups> collectives{};  // by group, by collective
+  Bytes to_host_bytes = 0, to_device_bytes = 0;
+  Flops product_flops = 0;  // of the matrix products handed to the library
+  // Of the process it lives in; ranks that are threads share one.
+  std::int64_t process = 0;
+  Bytes process_growth_bytes = 0;  // highest resident set of the run less that before it
+};
+
+// One optimizer step, the same on every rank; time by the clock of rank 0.
+struct StepMeasurement {
+  std::int64_t step = 0;  // from 1, skipped ones included
+  bool warm_up = false;
+  double loss = 0;           // mean over tokens
+  double gradient_norm = 0;  // before clipping
+  double learning_rate = 0;
+  double loss_scale = 1;
+  bool skipped = false;  // overflow: nothing was updated
+  double seconds = 0;
+  Bytes peak_bytes = 0;  // most that rank 0 has held of its device so far
+};
+
+// Seconds of rank 0's measured steps, by kind of instruction; waiting for other ranks included.
+struct InstructionTime {
+  Op op = Op::phase;
+  std::int64_t calls = 0;
+  double seconds = 0;
+};
+
+struct Measurement {
+  std::string device;   // "cpu: AMD EPYC ..., 2 threads a rank"
+  std::string launch;   // "threads", "mpi", "sockets"
+  std::string batches;  // where the tokens came from
+  std::int64_t ranks = 1;
+  std::vector<RankMeasurement> of_rank;
+  std::vector<StepMeasurement> steps;
+  std::vector<InstructionTime> times;
+};
+
+}  // namespace zeroplan::program
