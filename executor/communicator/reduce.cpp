@@ -1,68 +1,86 @@
 #include "executor/communicator/reduce.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <type_traits>
 
-#include "executor/half.hpp"
+#include "executor/half_lanes.hpp"
 
 namespace zeroplan::executor {
 
+using lanes::Bf16;
+using lanes::Fp16;
+using lanes::Fp32;
 using program::DataType;
 
 namespace {
 
-// The running sums of a block stay in the first-level cache while the block of every source passes by.
+// A result is written to every destination while it is in the first-level cache.
 constexpr std::size_t kBlock = 2048;
-using Block = std::array<float, kBlock>;
 
-float combine(float a, float b, Reduction reduction) {
-  if (reduction == Reduction::sum) return a + b;
+template <class Type>
+const typename Type::Stored* elements_of(const std::byte* memory, Elements first) {
+  return reinterpret_cast<const typename Type::Stored*>(memory) + first;
+}
+
+template <Reduction reduction>
+float combine(float a, float b) {
+  if constexpr (reduction == Reduction::sum) return a + b;
   return a < b || b != b ? b : a;  // NOLINT(misc-redundant-expression): b != b is "b is a NaN"
 }
 
-struct Fp32 {
-  using Stored = float;
-  static float load(float value) { return value; }
-  static float store(float value) { return value; }
-};
-struct Fp16 {
-  using Stored = std::uint16_t;
-  static float load(std::uint16_t bits) { return float_from_fp16(bits); }
-  static std::uint16_t store(float value) { return fp16_from_float(value); }
-};
-struct Bf16 {
-  using Stored = std::uint16_t;
-  static float load(std::uint16_t bits) { return float_from_bf16(bits); }
-  static std::uint16_t store(float value) { return bf16_from_float(value); }
-};
+#if defined(__x86_64__)
+template <Reduction reduction>
+ZEROPLAN_LANES_INLINE inline __m256 combine_lanes(__m256 a, __m256 b) {
+  if constexpr (reduction == Reduction::sum) return _mm256_add_ps(a, b);
+  const __m256 takes_b = _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
+  return _mm256_blendv_ps(a, b, takes_b);
+}
+
+template <Reduction reduction>
+ZEROPLAN_LANES_INLINE inline void combine_pair(lanes::Pair& a, const lanes::Pair& b) {
+  a = {combine_lanes<reduction>(a.first, b.first), combine_lanes<reduction>(a.second, b.second)};
+}
+
+// Returns how many elements were reduced.
+template <class Type, Reduction reduction>
+ZEROPLAN_LANES std::size_t reduce_lanes(std::span<const std::byte* const> sources, Elements first,
+                                        typename Type::Stored* out, std::size_t count) {
+  constexpr std::size_t kPair = 2 * lanes::kLanes;
+  std::size_t i = 0;
+  for (; i + 2 * kPair <= count; i += 2 * kPair) {
+    const auto* from = elements_of<Type>(sources[0], first) + i;
+    lanes::Pair left = Type::load_pair(from);
+    lanes::Pair right = Type::load_pair(from + kPair);
+    for (std::size_t s = 1; s < sources.size(); ++s) {
+      from = elements_of<Type>(sources[s], first) + i;
+      combine_pair<reduction>(left, Type::load_pair(from));
+      combine_pair<reduction>(right, Type::load_pair(from + kPair));
+    }
+    Type::store_pair(out + i, left);
+    Type::store_pair(out + i + kPair, right);
+  }
+  return i;
+}
+#endif
 
 template <class Type, Reduction reduction>
 void reduce_block(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
                   Elements first, std::size_t count) {
   using Stored = typename Type::Stored;
-  const auto source = [&](std::size_t i) { return reinterpret_cast<const Stored*>(sources[i]) + first; };
-  Block accumulated;  // NOLINT(cppcoreguidelines-pro-type-member-init): `count` of it is written before it is
-                      // read
-  float* __restrict sum = accumulated.data();
-
-  const Stored* __restrict a = source(0);
-  const Stored* __restrict b = source(1);
-  for (std::size_t i = 0; i < count; ++i) sum[i] = combine(Type::load(a[i]), Type::load(b[i]), reduction);
-  for (std::size_t s = 2; s < sources.size(); ++s) {
-    const Stored* __restrict next = source(s);
-    for (std::size_t i = 0; i < count; ++i) sum[i] = combine(sum[i], Type::load(next[i]), reduction);
+  Stored* out = reinterpret_cast<Stored*>(destinations[0]) + first;
+  std::size_t i = 0;
+#if defined(__x86_64__)
+  if (lanes::supported()) i = reduce_lanes<Type, reduction>(sources, first, out, count);
+#endif
+  for (; i < count; ++i) {
+    float result = Type::load(elements_of<Type>(sources[0], first)[i]);
+    for (const std::byte* source : sources.subspan(1)) {
+      result = combine<reduction>(result, Type::load(elements_of<Type>(source, first)[i]));
+    }
+    out[i] = Type::store(result);
   }
-
-  std::array<Stored, kBlock> rounded;  // NOLINT(cppcoreguidelines-pro-type-member-init): as above
-  const void* result = sum;
-  if constexpr (!std::is_same_v<Stored, float>) {
-    for (std::size_t i = 0; i < count; ++i) rounded[i] = Type::store(sum[i]);
-    result = rounded.data();
-  }
-  for (std::byte* destination : destinations) {
-    std::memcpy(reinterpret_cast<Stored*>(destination) + first, result, count * sizeof(Stored));
+  for (std::byte* destination : destinations.subspan(1)) {
+    std::memcpy(reinterpret_cast<Stored*>(destination) + first, out, count * sizeof(Stored));
   }
 }
 

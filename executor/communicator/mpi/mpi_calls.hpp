@@ -9,13 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "executor/communicator/ledger.hpp"
-#include "executor/communicator/mpi/mpi_communicator.hpp"
-
-// MPI's handles and messages. For the implementation of mpi/ only.
+// MPI's handles and errors. For the implementation of mpi/ only.
 namespace zeroplan::executor::mpi {
 
 inline constexpr int kExitBadInput = 2;
+inline constexpr int kExitNotPossible = 3;
 inline constexpr int kExitRunFailed = 4;
 
 // Writes to stderr and ends all processes.
@@ -54,42 +52,6 @@ class ActivityBoard {
   MPI_Win window_ = MPI_WIN_NULL;
   char* own_ = nullptr;
   std::vector<const char*> boards_;  // by rank of MPI_COMM_WORLD; null where its memory is not shared
-};
-
-// The messages of one call between a rank and the others of its group. Every message carries the call in its
-// tag, so that ranks that are out of step find out from the messages they have to exchange anyway.
-class Exchange {
- public:
-  // `members`: ranks of MPI_COMM_WORLD, for messages.
-  Exchange(MPI_Comm communicator, const std::vector<int>& members, const ActivityBoard& activities,
-           MpiOptions options);
-
-  void send(const Call& call, const std::byte* from, Bytes bytes, std::int64_t to);
-  void receive(std::byte* to, Bytes bytes, std::int64_t from);
-
-  // Until all messages have come and gone. Ends all processes after the timeout, or when a message is of
-  // another call.
-  void wait(const Call& call);
-
- private:
-  struct Message {
-    std::int64_t rank = 0;  // of the group
-    Bytes bytes = 0;
-    bool received = false;
-  };
-
-  void check_message(const Call& call, const Message& message, const MPI_Status& status) const;
-  [[noreturn]] void end_after_timeout(const Call& call) const;
-
-  MPI_Comm communicator_;
-  const std::vector<int>& members_;
-  const ActivityBoard& activities_;
-  MpiOptions options_;
-  int own_rank_ = 0;
-  std::vector<MPI_Request> requests_;
-  std::vector<Message> messages_;  // of requests_
-  std::vector<int> done_;
-  std::vector<MPI_Status> statuses_;
 };
 
 }  // namespace zeroplan::executor::mpi

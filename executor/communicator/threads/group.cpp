@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "executor/communicator/failure.hpp"
 #include "executor/error.hpp"
 
 namespace zeroplan::executor::threads {
@@ -15,12 +16,6 @@ namespace {
 // About 20 microseconds: longer than ranks in step need, short enough to leave the core to a rank that is
 // late.
 constexpr int kSpins = 60;
-
-std::string ranks_text(const std::vector<std::int64_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank" : "ranks";
-  for (const std::int64_t rank : ranks) text += fmt::format("{} {}", rank == ranks.front() ? "" : ",", rank);
-  return text;
-}
 
 }  // namespace
 

@@ -8,40 +8,22 @@
 #include <stdexcept>
 #include <thread>
 
+#include "executor/communicator/failure.hpp"
 #include "executor/communicator/threads/group.hpp"
 #include "executor/communicator/threads/thread_communicator.hpp"
-#include "executor/error.hpp"
-#include "planner/error.hpp"
 
 namespace zeroplan::executor {
 
 namespace {
 
-std::string message_of(const std::exception_ptr& exception) {
-  try {
-    std::rethrow_exception(exception);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
+std::string message_of(const std::exception_ptr& exception) { return failure_of(exception).text; }
 
+// A ConfigurationError is the user's mistake, not the rank's.
 [[noreturn]] void rethrow_with_rank(std::int64_t rank, const std::exception_ptr& exception) {
-  const std::string message = fmt::format("rank {}: {}", rank, message_of(exception));
-  try {
-    std::rethrow_exception(exception);
-  } catch (const ConfigurationError&) {
-    throw;
-  } catch (const CommunicationError&) {
-    throw CommunicationError(message);
-  } catch (const DeviceError&) {
-    throw DeviceError(message);
-  } catch (const std::logic_error&) {
-    throw std::logic_error(message);
-  } catch (...) {
-    throw std::runtime_error(message);
-  }
+  Failure failure = failure_of(exception);
+  if (failure.kind == Failure::Kind::configuration) std::rethrow_exception(exception);
+  failure.text = fmt::format("rank {}: {}", rank, failure.text);
+  throw_failure(failure);
 }
 
 // How the threads of a run ended.
