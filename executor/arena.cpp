@@ -20,8 +20,14 @@ Arena::Arena(Device& device, const program::StepProgram& program, ArenaSize size
   }
   blocks_[0].capacity = size.device;
   blocks_[1].capacity = size.host;
-  if (size.device > 0) blocks_[0].memory = device.allocate(size.device, Space::device);
-  if (size.host > 0) blocks_[1].memory = device.allocate(size.host, Space::host);
+  for (const Space space : {Space::device, Space::host}) {
+    Block& block = blocks_[static_cast<std::size_t>(space)];
+    if (!size.contiguous) {
+      block.allocator.emplace(device, space);
+    } else if (block.capacity > 0) {
+      block.memory = device.allocate(block.capacity, space);
+    }
+  }
 }
 
 Arena::~Arena() {
@@ -29,8 +35,13 @@ Arena::~Arena() {
   if (blocks_[1].memory != nullptr) device_.deallocate(blocks_[1].memory, size_.host, Space::host);
 }
 
+Bytes Arena::reserved(Space space) const {
+  const Block& block = blocks_[static_cast<std::size_t>(space)];
+  return block.allocator ? block.allocator->reserved() : block.capacity;
+}
+
 Arena::Block& Arena::block_of(BufferId buffer) {
-  return blocks_[program_.buffers[buffer].space == Space::device ? 0 : 1];
+  return blocks_[static_cast<std::size_t>(program_.buffers[buffer].space)];
 }
 
 std::string Arena::label(BufferId buffer, std::int64_t instance) const {
@@ -50,7 +61,7 @@ void Arena::acquire(BufferId buffer, std::int64_t instance) {
     throw DeviceError(fmt::format("{} of {} bytes was not laid out: {} of the arena's {} bytes are held",
                                   label(buffer, instance), description.bytes, block.used, block.capacity));
   }
-  memory = block.memory + block.used;
+  memory = block.allocator ? block.allocator->allocate(description.bytes) : block.memory + block.used;
   block.used += description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
   block.held.push_back({buffer, instance});
@@ -69,7 +80,9 @@ void Arena::release(BufferId buffer, std::int64_t instance) {
   block.held.pop_back();
   block.used -= description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] -= description.bytes;
-  instances_[buffer][static_cast<std::size_t>(instance)] = nullptr;
+  std::byte*& memory = instances_[buffer][static_cast<std::size_t>(instance)];
+  if (block.allocator) block.allocator->deallocate(memory);
+  memory = nullptr;
 }
 
 Tensor Arena::tensor(BufferId buffer, std::int64_t instance) const {

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
+#include "executor/caching_allocator.hpp"
 #include "executor/device/device.hpp"
 #include "executor/tensor.hpp"
+#include "planner/program/measurement.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace zeroplan::executor {
@@ -13,9 +16,10 @@ namespace zeroplan::executor {
 struct ArenaSize {
   Bytes device = 0;
   Bytes host = 0;
+  bool contiguous = true;  // M_D: one block of each kind; off: each buffer from an ordinary allocator
 };
 
-using CategoryBytes = std::array<Bytes, program::kCategories>;
+using program::CategoryBytes;
 
 // A rank's memory: one block of the device and one of the host, each used as a stack. States are acquired
 // first and stay; everything else nests, so nothing fragments and the size of the block is the peak. Asking
@@ -35,9 +39,12 @@ class Arena {
   Tensor tensor(program::BufferId buffer, std::int64_t instance) const;
 
   ArenaSize size() const { return size_; }
+  // Asked from the device.
+  Bytes reserved(program::Space space) const;
   // The most that was held at once, and of what it was made.
   ArenaSize high_water() const { return {blocks_[0].high_water, blocks_[1].high_water}; }
   const CategoryBytes& at_high_water() const { return blocks_[0].at_high_water; }
+  const CategoryBytes& at_host_high_water() const { return blocks_[1].at_high_water; }
 
  private:
   struct Held {
@@ -46,6 +53,7 @@ class Arena {
   };
   struct Block {
     std::byte* memory = nullptr;
+    std::optional<CachingAllocator> allocator;  // instead of `memory`
     Bytes capacity = 0;
     Bytes used = 0;
     Bytes high_water = 0;

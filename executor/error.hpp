@@ -10,6 +10,12 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What this machine or this build of zeroplan does not have. Exit code 3.
+class NotPossible : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Ranks out of step, lost or stopped. Exit code 4.
 class CommunicationError : public std::runtime_error {
  public:

@@ -3,7 +3,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "executor/half.hpp"
+#include "executor/elements.hpp"
+#include "executor/random.hpp"
 
 namespace zeroplan::executor {
 
@@ -12,65 +13,40 @@ namespace {
 using program::BufferId;
 using program::kNoBuffer;
 
-// SplitMix64's finalizer: a bijection that mixes well, so counters make independent draws.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
-
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0;
-  for (const char c : text) hash = mix(hash ^ static_cast<unsigned char>(c));
-  return hash;
-}
-
-// Box and Muller's normal deviate from two uniform ones.
-double normal(std::uint64_t counter) {
-  constexpr double kUnit = 0x1.0p-53;
-  const double u = (static_cast<double>(mix(counter) >> 11) + 0.5) * kUnit;
-  const double v = static_cast<double>(mix(counter ^ 0x5851F42D4C957F2DULL) >> 11) * kUnit;
-  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+// The sum of four uniform numbers, with mean 0 and deviation 1: normal enough for weights, never beyond 3.5
+// deviations, and ten times cheaper than an exact one.
+float nearly_normal(std::uint64_t bits) {
+  constexpr int kParts = 4;
+  constexpr float kUnit = 0x1.0p-16F;
+  float sum = 0;
+  for (int i = 0; i < kParts; ++i) sum += (static_cast<float>(bits >> (16 * i) & 0xffff) + 0.5F) * kUnit;
+  return (sum - kParts / 2.0F) * std::numbers::sqrt3_v<float>;  // the variance of one is 1/12
 }
 
 bool ends_with(std::string_view text, std::string_view end) { return text.ends_with(end); }
 
-void store(const Tensor& tensor, Elements index, float value) {
-  const auto i = static_cast<std::size_t>(index);
-  switch (tensor.type) {
-    case program::DataType::fp32:
-      tensor.as<float>()[i] = value;
-      break;
-    case program::DataType::fp16:
-      tensor.as<std::uint16_t>()[i] = fp16_from_float(value);
-      break;
-    default:
-      tensor.as<std::uint16_t>()[i] = bf16_from_float(value);
-  }
-}
-
 }  // namespace
 
 ParameterValue normal_initialization(std::uint64_t seed, std::int64_t layers) {
-  const double residual = 1 / std::sqrt(2.0 * static_cast<double>(layers));
+  constexpr float kDeviation = 0.02F;
+  const float residual = kDeviation / std::sqrt(2 * static_cast<float>(layers));
   return [seed, residual](const ParameterElement& element) {
     if (ends_with(element.name, ".bias")) return 0.0F;
     if (element.name.find("norm") != std::string_view::npos) return 1.0F;
     const bool to_residual =
         ends_with(element.name, "attention.output.weight") || ends_with(element.name, "down.weight");
-    std::uint64_t counter = mix(seed ^ hash_of(element.name));
+    std::uint64_t counter = seed ^ element.key;
     for (const std::int64_t part : {element.layer, element.copy, element.output, element.input}) {
       counter = mix(counter ^ static_cast<std::uint64_t>(part));
     }
-    return static_cast<float>(normal(counter) * 0.02 * (to_residual ? residual : 1));
+    return nearly_normal(counter) * (to_residual ? residual : kDeviation);
   };
 }
 
 void for_each_element(const program::TensorPlacement& tensor, std::int64_t layer,
                       const std::function<void(const ParameterElement&, Elements)>& visit) {
   Elements flat = tensor.offset;
-  ParameterElement element{.name = tensor.name, .layer = layer};
+  ParameterElement element{.name = tensor.name, .key = hash_of(tensor.name), .layer = layer};
   for (element.copy = 0; element.copy < tensor.copies; ++element.copy) {
     for (Elements row = 0; row < tensor.outputs; ++row) {
       element.output = tensor.first_output + row;
@@ -100,8 +76,8 @@ void initialize_parameters(const program::StepProgram& program, Interpreter& int
         const bool mastered = master && in_master >= 0 && in_master < master.elements;
         if (!here && !mastered) return;
         const float drawn = value(element);
-        if (here) store(parameter, in_parameter, drawn);
-        if (mastered) store(master, in_master, drawn);
+        if (here) store_element(parameter, in_parameter, drawn);
+        if (mastered) store_element(master, in_master, drawn);
       });
     }
   }

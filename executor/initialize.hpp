@@ -13,15 +13,16 @@ namespace zeroplan::executor {
 // same on every rank and for every layout, because it depends on nothing else.
 struct ParameterElement {
   std::string_view name;
+  std::uint64_t key = 0;  // of the name, for generators
   std::int64_t layer = 0;
   std::int64_t copy = 0;
   Elements output = 0, input = 0;
 };
 using ParameterValue = std::function<float(const ParameterElement&)>;
 
-// GPT-2's initialisation: matrices normal with deviation 0.02, those that write to the residual stream
-// divided by sqrt(2 x layers), norms 1, biases 0. Values come from a counter-based generator over (seed,
-// name, layer, element).
+// GPT-2's initialisation: matrices (nearly) normal with deviation 0.02, those that write to the residual
+// stream divided by sqrt(2 x layers), norms 1, biases 0. Values come from a counter-based generator over
+// (seed, name, layer, element).
 ParameterValue normal_initialization(std::uint64_t seed, std::int64_t layers);
 
 // Writes every parameter that this rank holds, in fp32 where there is a master copy and in the compute type;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "executor/error.hpp"
 
 namespace zeroplan::executor {
@@ -10,6 +12,13 @@ using program::BufferId;
 using program::Instruction;
 using program::Op;
 using program::Phase;
+
+namespace {
+
+// Of a copy between device and host.
+Bytes moved_bytes(const Kernel& copy) { return copy.dims[0] * program::bytes_of(copy.operands[0].type); }
+
+}  // namespace
 
 Interpreter::Interpreter(const program::StepProgram& program, Device& device, Arena& arena,
                          Communicator* data_parallel, Communicator* tensor_parallel)
@@ -50,6 +59,7 @@ void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, c
             inner.iteration = k;
           } else {
             inner.layer += first + k * step;
+            inner.in_layers = true;
           }
           run(i + 1, static_cast<std::size_t>(close), inner, settings, batches);
         }
@@ -57,34 +67,71 @@ void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, c
         break;
       }
       case Op::end_repeat:
+        break;
       case Op::phase:
+        phase_ = static_cast<Phase>(instruction.dims[0]);
         break;
-      case Op::acquire:
-      case Op::release:
-      case Op::acquire_all:
-      case Op::release_all:
-        memory(instruction, registers.layer);
-        break;
-      case Op::load_batch:
-        batches->next(operand(instruction, 0, registers.layer).as<std::int32_t>(),
-                      operand(instruction, 1, registers.layer).as<std::int32_t>());
-        break;
-      case Op::all_reduce:
-      case Op::reduce_scatter:
-      case Op::all_gather:
-      case Op::broadcast:
-        collective(instruction, registers.layer);
-        break;
-      default:
-        kernel(instruction, registers, settings);
+      default: {
+        enter(i, registers);
+        const auto start = std::chrono::steady_clock::now();
+        one(instruction, registers, settings, batches);
+        const auto op = static_cast<std::size_t>(instruction.op);
+        ++profile_.calls[op];
+        profile_.seconds[op] +=
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      }
     }
   }
+}
+
+void Interpreter::one(const Instruction& instruction, Registers registers, const StepSettings& settings,
+                      BatchSource* batches) {
+  switch (instruction.op) {
+    case Op::acquire:
+    case Op::release:
+    case Op::acquire_all:
+    case Op::release_all:
+      memory(instruction, registers.layer);
+      break;
+    case Op::load_batch:
+      batches->next(operand(instruction, 0, registers.layer).as<std::int32_t>(),
+                    operand(instruction, 1, registers.layer).as<std::int32_t>());
+      break;
+    case Op::all_reduce:
+    case Op::reduce_scatter:
+    case Op::all_gather:
+    case Op::broadcast:
+      collective(instruction, registers.layer);
+      break;
+    default:
+      kernel(instruction, registers, settings);
+  }
+}
+
+void Interpreter::enter(std::size_t instruction, Registers registers) {
+  const auto layer = static_cast<std::uint64_t>(registers.in_layers ? registers.layer + 1 : 0);
+  position_.store(static_cast<std::uint64_t>(phase_) << 56 | layer << 24 | instruction,
+                  std::memory_order_relaxed);
+}
+
+program::Position Interpreter::position() const {
+  const std::uint64_t packed = position_.load(std::memory_order_relaxed);
+  return {static_cast<Phase>(packed >> 56), static_cast<std::int64_t>(packed >> 24 & 0xffffffff) - 1,
+          static_cast<std::size_t>(packed & 0xffffff)};
+}
+
+std::string Interpreter::position_text() const {
+  const program::Position at = position();
+  const std::string_view op = program::name_of(program_.code[at.instruction].op);
+  const std::string layer = at.layer < 0 ? "" : fmt::format(" of layer {}", at.layer);
+  return fmt::format("{}{} in {}", op, layer, program::name_of(at.phase));
 }
 
 void Interpreter::memory(const Instruction& instruction, std::int64_t layer) {
   const BufferId buffer = instruction.operands[0].buffer;
   const std::int64_t instances = program_.buffers[buffer].instances;
   const std::int64_t one = instance_of(buffer, layer + instruction.operands[0].layer_offset);
+  const Bytes highest = arena_.high_water().device;
   switch (instruction.op) {
     case Op::acquire:
       arena_.acquire(buffer, one);
@@ -98,6 +145,7 @@ void Interpreter::memory(const Instruction& instruction, std::int64_t layer) {
     default:
       for (std::int64_t i = instances; i-- > 0;) arena_.release(buffer, i);
   }
+  if (arena_.high_water().device > highest) peak_position_ = position();
 }
 
 void Interpreter::collective(const Instruction& instruction, std::int64_t layer) {
@@ -109,7 +157,7 @@ void Interpreter::collective(const Instruction& instruction, std::int64_t layer)
                                          program::name_of(instruction.group)));
   }
   device_.synchronize();
-  group->set_activity(fmt::format("{} of layer {}", program::name_of(instruction.op), layer));
+  group->set_activity(position_text());
   Tensor whole = operand(instruction, instruction.op == Op::all_gather ? 1 : 0, layer);
   whole.elements = instruction.dims[0];
   switch (instruction.op) {
@@ -142,6 +190,13 @@ void Interpreter::kernel(const Instruction& instruction, Registers registers, co
   for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
     kernel.operands[i] = operand(instruction, i, registers.layer);
   }
+  if (instruction.op == Op::copy_to_device) profile_.to_device_bytes += moved_bytes(kernel);
+  if (instruction.op == Op::copy_to_host || instruction.op == Op::accumulate_host) {
+    profile_.to_host_bytes += moved_bytes(kernel);
+  }
+  // A kernel that does not end cannot be asked where it is.
+  Communicator* group = data_parallel_ != nullptr ? data_parallel_ : tensor_parallel_;
+  if (group != nullptr) group->set_activity(position_text());
   device_.execute(kernel, settings, instruction.stream);
 }
 

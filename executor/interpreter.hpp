@@ -1,11 +1,15 @@
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "executor/arena.hpp"
 #include "executor/communicator/communicator.hpp"
 #include "executor/device/device.hpp"
+#include "planner/program/measurement.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace zeroplan::executor {
@@ -16,6 +20,15 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
   virtual void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets) = 0;
+};
+
+inline constexpr std::size_t kOps = static_cast<std::size_t>(program::Op::broadcast) + 1;
+
+// What the interpreter saw of the steps since the last clear_profile().
+struct Profile {
+  std::array<std::int64_t, kOps> calls{};  // by instruction
+  std::array<double, kOps> seconds{};
+  Bytes to_host_bytes = 0, to_device_bytes = 0;
 };
 
 // Walks a step program. It knows nothing of ZeRO: stages, partitions and copies are already instructions.
@@ -30,6 +43,16 @@ class Interpreter {
   // Runs the rest: one optimizer step.
   void step(const StepSettings& settings, BatchSource& batches);
 
+  const Profile& profile() const { return profile_; }
+  void clear_profile() { profile_ = {}; }
+
+  // Where the program is. Any thread may ask, at any time.
+  program::Position position() const;
+  // "matmul of layer 3 in forward": that point in words.
+  std::string position_text() const;
+  // Where the arena's device block was first as full as it has ever been.
+  const program::Position& peak_position() const { return peak_position_; }
+
   // The scalars of the step that ran: loss, overflow, squared norm, loss scale ...
   float scalar(program::Scalar scalar) const;
   void set_scalar(program::Scalar scalar, float value);
@@ -41,9 +64,13 @@ class Interpreter {
   struct Registers {
     std::int64_t layer = 0;
     std::int64_t iteration = 0;
+    bool in_layers = false;
   };
   void run(std::size_t begin, std::size_t end, Registers registers, const StepSettings& settings,
            BatchSource* batches);
+  void one(const program::Instruction& instruction, Registers registers, const StepSettings& settings,
+           BatchSource* batches);
+  void enter(std::size_t instruction, Registers registers);
   void memory(const program::Instruction& instruction, std::int64_t layer);
   void collective(const program::Instruction& instruction, std::int64_t layer);
   void kernel(const program::Instruction& instruction, Registers registers, const StepSettings& settings);
@@ -58,6 +85,10 @@ class Interpreter {
   Communicator* tensor_parallel_;
   std::size_t first_after_setup_ = 0;
   program::BufferId scalars_ = program::kNoBuffer;
+  program::Phase phase_ = program::Phase::setup;
+  std::atomic<std::uint64_t> position_ = 0;  // packed: phase, layer + 1, instruction
+  program::Position peak_position_;
+  Profile profile_;
 };
 
 }  // namespace zeroplan::executor

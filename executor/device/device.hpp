@@ -57,6 +57,10 @@ class Device {
   virtual void wait(program::Stream stream, Event event) = 0;
   virtual void synchronize() = 0;
 
+  // Floating-point operations, 2 m n k, of all matrix products that ran so far: counted where they are
+  // computed, not from the instructions. Any thread may ask.
+  virtual Flops product_flops() const = 0;
+
   // Memory the device holds outside the arena: conversion buffers, library workspaces.
   virtual Bytes workspace_bytes() const = 0;
 };

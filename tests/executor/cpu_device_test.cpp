@@ -95,6 +95,21 @@ std::string refusal(Device& device, const Kernel& kernel) {
 
 }  // namespace
 
+TEST_CASE("the device counts 2 m n k for the products that it computed") {
+  const auto device = make_cpu_device({.threads = 2});
+  CHECK(device->product_flops() == 0);
+  KernelHarness h(*device);
+  // Larger than a tile, and converted from 16 bits piece by piece along k.
+  const MatmulShape s{301, 517, 709};
+  for (const DataType type : {DataType::fp32, DataType::bf16}) {
+    const Flops before = device->product_flops();
+    h.run(Op::matmul, {s.m, s.n, s.k},
+          {h.zeros(index(s.m * s.k), type), h.zeros(index(s.n * s.k), type), Tensor{},
+           h.zeros(index(s.m * s.n), type)});
+    CHECK(device->product_flops() - before == 2.0 * 301 * 517 * 709);
+  }
+}
+
 TEST_CASE("cpu device: the table of kernels") {
   for (const int threads : {1, 3}) {
     const std::unique_ptr<Device> device = make_cpu_device({threads});

@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <random>
+#include <vector>
+
+#include "executor/half_arrays.hpp"
 
 namespace {
 
@@ -27,6 +31,9 @@ struct Format {
   float (*to_float)(std::uint16_t);
   std::uint16_t (*from_float)(float);
 };
+zeroplan::program::DataType type_of(const Format& format) {
+  return format.bias == 15 ? zeroplan::program::DataType::fp16 : zeroplan::program::DataType::bf16;
+}
 constexpr Format kFormats[] = {{"fp16", 10, 15, 0x7c00, float_from_fp16, fp16_from_float},
                                {"bf16", 7, 127, 0x7f80, float_from_bf16, bf16_from_float}};
 
@@ -87,5 +94,38 @@ TEST_CASE("16-bit floats: overflow, infinity and NaN") {
       if (!std::isnan(format.to_float(static_cast<std::uint16_t>(pattern))))
         FAIL_CHECK("not a NaN: " << pattern);
     }
+  }
+}
+
+// Odd lengths: the last elements do not fill a vector.
+TEST_CASE("16-bit floats: arrays are converted to the bits of one element at a time") {
+  std::vector<std::uint16_t> patterns(0x10000 - 3);
+  for (std::size_t i = 0; i < patterns.size(); ++i) patterns[i] = static_cast<std::uint16_t>(i + 3);
+  std::mt19937 generator(7);
+  std::vector<float> floats;
+  floats.reserve(200'000);
+  for (int i = 0; i < 100'003; ++i)
+    floats.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(generator())));
+  // Around every value of fp16, ties included.
+  for (std::uint32_t i = 0; i < 0x10000; ++i) floats.push_back(std::bit_cast<float>((i << 12) + 0x37fff000U));
+  for (const Format& format : kFormats) {
+    CAPTURE(format.name);
+    std::vector<float> to_floats(patterns.size());
+    zeroplan::executor::floats_from_halves(type_of(format), patterns.data(), to_floats.data(),
+                                           static_cast<zeroplan::Elements>(patterns.size()));
+    int wrong = 0;
+    for (std::size_t i = 0; i < patterns.size(); ++i) {
+      const float one = format.to_float(patterns[i]);
+      if (std::bit_cast<std::uint32_t>(to_floats[i]) != std::bit_cast<std::uint32_t>(one)) ++wrong;
+    }
+    CHECK(wrong == 0);
+    std::vector<std::uint16_t> to_halves(floats.size());
+    zeroplan::executor::halves_from_floats(type_of(format), floats.data(), to_halves.data(),
+                                           static_cast<zeroplan::Elements>(floats.size()));
+    wrong = 0;
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      if (to_halves[i] != format.from_float(floats[i])) ++wrong;
+    }
+    CHECK(wrong == 0);
   }
 }

@@ -79,7 +79,8 @@ void forward_block(const PackedHeads& packed, std::int64_t sequence, std::int64_
               .b = key.data,
               .b_leading = key.leading,
               .c = scores,
-              .c_leading = keys});
+              .c_leading = keys},
+             scratch);
     for (std::int64_t i = 0; i < queries; ++i) {
       Running& row = running[static_cast<std::size_t>(i)];
       const Elements seen = visible(first + i, first_key, keys);
@@ -98,7 +99,8 @@ void forward_block(const PackedHeads& packed, std::int64_t sequence, std::int64_
               .b_leading = value.leading,
               .keep = first_key == 0 ? 0.0F : 1.0F,
               .c = context.data,
-              .c_leading = context.leading});
+              .c_leading = context.leading},
+             scratch);
   }
   for (std::int64_t i = 0; i < queries; ++i) {
     const Running& row = running[static_cast<std::size_t>(i)];
@@ -170,7 +172,8 @@ void backward_block(const Backward& backward, std::int64_t head, std::int64_t fi
                 .b = b.data,
                 .b_leading = b.leading,
                 .c = c,
-                .c_leading = keys});
+                .c_leading = keys},
+               scratch);
     };
     // {keys, head_dim} += factor * {queries, keys}^T {queries, head_dim}
     const auto gather = [&](const float* a, const Panel& b, float factor, const OutputPanel& c) {
@@ -185,7 +188,8 @@ void backward_block(const Backward& backward, std::int64_t head, std::int64_t fi
                 .b_leading = b.leading,
                 .keep = 1,
                 .c = c.data + first_key * c.leading,
-                .c_leading = c.leading});
+                .c_leading = c.leading},
+               scratch);
     };
     against(query, key, heads.scale(), scores);
     against(dy, value, 1, d_scores);
@@ -202,7 +206,8 @@ void backward_block(const Backward& backward, std::int64_t head, std::int64_t fi
               .b_leading = key.leading,
               .keep = first_key == 0 ? 0.0F : 1.0F,
               .c = gradients.query.data + first * gradients.query.leading,
-              .c_leading = gradients.query.leading});
+              .c_leading = gradients.query.leading},
+             scratch);
   }
 }
 

@@ -57,6 +57,8 @@ class CpuDevice final : public Device {
   void wait(program::Stream, Event) override {}
   void synchronize() override {}
 
+  Flops product_flops() const override { return workers_.product_flops(); }
+
   Bytes workspace_bytes() const override { return workers_.scratch_bytes(); }
 
  private:

@@ -42,7 +42,7 @@ void fill_masked(const OutputPanel& scores, std::int64_t first, std::int64_t row
 
 // {m, n} = factor A B^T
 void times_transposed(const Panel& a, const Panel& b, Elements m, Elements n, Elements k, float factor,
-                      const OutputPanel& c) {
+                      const OutputPanel& c, Scratch& scratch) {
   multiply({.b_transposed = true,
             .m = m,
             .n = n,
@@ -53,12 +53,13 @@ void times_transposed(const Panel& a, const Panel& b, Elements m, Elements n, El
             .b = b.data,
             .b_leading = b.leading,
             .c = c.data,
-            .c_leading = c.leading});
+            .c_leading = c.leading},
+           scratch);
 }
 
 // {m, n} = factor A B
 void times(const Panel& a, const Panel& b, Elements m, Elements n, Elements k, float factor,
-           const OutputPanel& c) {
+           const OutputPanel& c, Scratch& scratch) {
   multiply({.m = m,
             .n = n,
             .k = k,
@@ -68,7 +69,8 @@ void times(const Panel& a, const Panel& b, Elements m, Elements n, Elements k, f
             .b = b.data,
             .b_leading = b.leading,
             .c = c.data,
-            .c_leading = c.leading});
+            .c_leading = c.leading},
+           scratch);
 }
 
 // d kv [keys, head_dim] = factor * sum over the group's query heads of squares^T rows, rounded once.
@@ -98,7 +100,8 @@ void sum_over_group(const Heads& heads, const Tensor& scores, std::int64_t seque
                 .b_leading = right.leading,
                 .keep = 1,
                 .c = sum.data,
-                .c_leading = sum.leading});
+                .c_leading = sum.leading},
+               scratch);
     }
   }
   finish_head(out, 0, length, heads.head_dim, sum);
@@ -119,7 +122,7 @@ void attention_scores(const Kernel& kernel, Workers& workers) {
         const Panel key =
             read_head(packed.key(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
         const OutputPanel out = begin_panel(scores, offset, length, rows, length, scratch);
-        times_transposed(query, key, rows, length, heads.head_dim, heads.scale(), out);
+        times_transposed(query, key, rows, length, heads.head_dim, heads.scale(), out, scratch);
         fill_masked(out, first, rows, length, -std::numeric_limits<float>::infinity());
         finish_panel(scores, offset, length, rows, length, out);
       });
@@ -168,7 +171,7 @@ void attention_values(const Kernel& kernel, Workers& workers) {
             read_head(packed.value(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
         const HeadRows context = context_head(y, heads, sequence, head);
         const OutputPanel out = begin_head(context, first, rows, heads.head_dim, scratch);
-        times(left, value, rows, heads.head_dim, length, 1, out);
+        times(left, value, rows, heads.head_dim, length, 1, out, scratch);
         finish_head(context, first, rows, heads.head_dim, out);
       });
 }
@@ -190,7 +193,7 @@ void attention_values_backward(const Kernel& kernel, Workers& workers) {
         const Panel value =
             read_head(packed.value(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
         const OutputPanel out = begin_panel(gradient, offset, length, rows, length, scratch);
-        times_transposed(left, value, rows, length, heads.head_dim, 1, out);
+        times_transposed(left, value, rows, length, heads.head_dim, 1, out, scratch);
         fill_masked(out, first, rows, length, 0);
         finish_panel(gradient, offset, length, rows, length, out);
       });
@@ -240,7 +243,7 @@ void attention_scores_backward(const Kernel& kernel, Workers& workers) {
             read_head(packed.key(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
         const HeadRows d_query = d_packed.query(sequence, head);
         const OutputPanel out = begin_head(d_query, first, rows, heads.head_dim, scratch);
-        times(left, key, rows, heads.head_dim, length, heads.scale(), out);
+        times(left, key, rows, heads.head_dim, length, heads.scale(), out, scratch);
         finish_head(d_query, first, rows, heads.head_dim, out);
       });
   workers.run(heads.sequences * heads.kv_heads, [&](std::int64_t task, Scratch& scratch) {

@@ -56,7 +56,8 @@ void multiply_tile(const Factor& a, const Factor& b, Elements depth, float keep,
               .b_leading = right.leading,
               .keep = begin == 0 ? keep : 1.0F,
               .c = tile.data,
-              .c_leading = tile.leading});
+              .c_leading = tile.leading},
+             scratch);
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include "executor/device/cpu/wide.hpp"
 #include "executor/error.hpp"
-#include "executor/half.hpp"
+#include "executor/half_arrays.hpp"
 
 namespace zeroplan::executor::cpu {
 
@@ -68,17 +68,7 @@ float* begin_update(const Tensor& tensor, Elements offset, Elements count, Scrat
   if (tensor.type == DataType::fp32) return tensor.as<float>().data() + offset;
   const std::uint16_t* from = tensor.as<std::uint16_t>().data() + offset;
   float* to = scratch.floats(count);
-  if (tensor.type == DataType::bf16) {
-    wide([=]() ZEROPLAN_INLINE {
-      ZEROPLAN_SIMD
-      for (Elements i = 0; i < count; ++i) to[i] = float_from_bf16(from[i]);
-    });
-  } else {
-    wide([=]() ZEROPLAN_INLINE {
-      ZEROPLAN_SIMD
-      for (Elements i = 0; i < count; ++i) to[i] = float_from_fp16(from[i]);
-    });
-  }
+  floats_from_halves(tensor.type, from, to, count);
   return to;
 }
 
@@ -94,18 +84,7 @@ void finish_write(const Tensor& tensor, Elements offset, Elements count, const f
     std::copy(values, values + count, to);
     return;
   }
-  std::uint16_t* to = tensor.as<std::uint16_t>().data() + offset;
-  if (tensor.type == DataType::bf16) {
-    wide([=]() ZEROPLAN_INLINE {
-      ZEROPLAN_SIMD
-      for (Elements i = 0; i < count; ++i) to[i] = bf16_from_float(values[i]);
-    });
-  } else {
-    wide([=]() ZEROPLAN_INLINE {
-      ZEROPLAN_SIMD
-      for (Elements i = 0; i < count; ++i) to[i] = fp16_from_float(values[i]);
-    });
-  }
+  halves_from_floats(tensor.type, values, tensor.as<std::uint16_t>().data() + offset, count);
 }
 
 void add(const Tensor& tensor, Elements offset, Elements count, const float* values, Scratch& scratch) {

@@ -5,15 +5,16 @@
 #include <algorithm>
 
 #include "executor/device/cpu/operands.hpp"
-#include "executor/device/cpu/wide.hpp"
-#include "executor/half.hpp"
+#include "executor/half_arrays.hpp"
 
 namespace zeroplan::executor::cpu {
 
 using program::DataType;
 
-void multiply(const Product& p) {
+void multiply(const Product& p, Scratch& scratch) {
   if (p.m == 0 || p.n == 0) return;
+  scratch.count_product_flops(2.0 * static_cast<Flops>(p.m) * static_cast<Flops>(p.n) *
+                              static_cast<Flops>(p.k));
   cblas_sgemm(CblasRowMajor, p.a_transposed ? CblasTrans : CblasNoTrans,
               p.b_transposed ? CblasTrans : CblasNoTrans, narrow<blasint>(p.m), narrow<blasint>(p.n),
               narrow<blasint>(p.k), p.factor, p.a, narrow<blasint>(p.a_leading), p.b,
@@ -25,22 +26,8 @@ Panel read_panel(const Tensor& tensor, Elements offset, Elements stride, Element
   if (tensor.type == DataType::fp32) return {tensor.as<float>().data() + offset, stride};
   const std::uint16_t* from = tensor.as<std::uint16_t>().data() + offset;
   float* to = scratch.floats(rows * columns);
-  if (tensor.type == DataType::bf16) {
-    wide([=]() ZEROPLAN_INLINE {
-      for (Elements row = 0; row < rows; ++row) {
-        ZEROPLAN_SIMD
-        for (Elements i = 0; i < columns; ++i)
-          to[row * columns + i] = float_from_bf16(from[row * stride + i]);
-      }
-    });
-  } else {
-    wide([=]() ZEROPLAN_INLINE {
-      for (Elements row = 0; row < rows; ++row) {
-        ZEROPLAN_SIMD
-        for (Elements i = 0; i < columns; ++i)
-          to[row * columns + i] = float_from_fp16(from[row * stride + i]);
-      }
-    });
+  for (Elements row = 0; row < rows; ++row) {
+    floats_from_halves(tensor.type, from + row * stride, to + row * columns, columns);
   }
   return {to, columns};
 }

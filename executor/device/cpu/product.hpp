@@ -20,7 +20,8 @@ struct Product {
   float* c = nullptr;
   Elements c_leading = 0;
 };
-void multiply(const Product& product);
+// Counts its operations in the scratch of the task.
+void multiply(const Product& product, Scratch& scratch);
 
 // Rows of a larger matrix as fp32: where they are, or a converted copy in scratch.
 struct Panel {

@@ -43,6 +43,12 @@ Bytes Workers::scratch_bytes() const {
   return total;
 }
 
+Flops Workers::product_flops() const {
+  Flops total = 0;
+  for (const Scratch& scratch : scratch_) total += scratch.product_flops();
+  return total;
+}
+
 void Workers::drain(std::unique_lock<std::mutex>& lock, Scratch& scratch) {
   while (work_.next < work_.count) {
     const std::int64_t index = work_.next++;

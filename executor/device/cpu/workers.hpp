@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -15,9 +16,9 @@
 
 namespace zeroplan::executor::cpu {
 
-// A thread's memory for one task after another. Every take() of a frame is a block of its own, which is kept
-// and only ever replaced by a larger one, so pointers stay good until their frame ends. Contents are
-// undefined.
+// A thread's memory for one task after another, and its count of what they multiplied. Every take() of a
+// frame is a block of its own, which is kept and only ever replaced by a larger one, so pointers stay good
+// until their frame ends. Contents are undefined.
 class Scratch {
  public:
   // Ends what was taken since it began.
@@ -44,6 +45,12 @@ class Scratch {
   }
   Bytes bytes() const;
 
+  // Matrix products of the thread's tasks; any thread may read.
+  void count_product_flops(Flops flops) {
+    product_flops_.store(product_flops_.load(std::memory_order_relaxed) + flops, std::memory_order_relaxed);
+  }
+  Flops product_flops() const { return product_flops_.load(std::memory_order_relaxed); }
+
  private:
   struct Free {
     void operator()(void* block) const { ::operator delete (block, std::align_val_t{64}); }
@@ -57,6 +64,7 @@ class Scratch {
 
   std::vector<Block> blocks_;
   std::size_t taken_ = 0;
+  std::atomic<Flops> product_flops_ = 0;
 };
 
 // The threads of one device and their scratch. The calling thread is one of them.
@@ -76,6 +84,7 @@ class Workers {
   // Of the calling thread, for what tasks share. Not of any task.
   Scratch& shared() { return shared_; }
   Bytes scratch_bytes() const;
+  Flops product_flops() const;
 
  private:
   struct Work {

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "executor/modules.hpp"
+
+// The functions that modules have. C names, but both sides are built together.
+namespace zeroplan::executor {
+
+using MakeDeviceFunction = Device*(const DeviceOptions& options);  // the caller owns it
+inline constexpr const char* kMakeDeviceSymbol = "zeroplan_make_device";
+
+using RunMpiFunction = void(std::chrono::milliseconds timeout, std::int64_t ranks,
+                            const std::function<void(Communicator&)>& rank_main);
+inline constexpr const char* kRunMpiSymbol = "zeroplan_run_mpi";
+
+}  // namespace zeroplan::executor

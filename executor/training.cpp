@@ -1,0 +1,207 @@
+#include "executor/training.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "executor/error.hpp"
+#include "executor/process_memory.hpp"
+
+namespace zeroplan::executor {
+
+namespace {
+
+using program::CollectiveCount;
+using program::Group;
+using program::Measurement;
+using program::Op;
+using program::RankMeasurement;
+using program::StepMeasurement;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Says on its own thread where a step is that takes long.
+class Heartbeat {
+ public:
+  Heartbeat(const TrainingJob& job, const Interpreter& interpreter)
+      : job_(job), interpreter_(interpreter), thread_([this] { run(); }) {}
+  ~Heartbeat() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+  }
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  void begin_step(std::int64_t step) {
+    const std::lock_guard lock(mutex_);
+    step_ = step;
+    start_ = Clock::now();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, job_.heartbeat, [this] { return ended_; })) {
+      const double seconds = seconds_since(start_);
+      if (step_ == 0 || seconds < std::chrono::duration<double>(job_.heartbeat).count()) continue;
+      job_.still_running(
+          fmt::format("step {}: {}, for {:.0f} s", step_, interpreter_.position_text(), seconds));
+    }
+  }
+
+  const TrainingJob& job_;
+  const Interpreter& interpreter_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::int64_t step_ = 0;
+  Clock::time_point start_ = Clock::now();
+  bool ended_ = false;
+  std::jthread thread_;
+};
+
+using Counts = std::array<std::array<CollectiveCount, program::kCollectives>, program::kGroups>;
+
+void add_counts(Counts& counts, Group group, const Communicator* communicator, std::int64_t sign) {
+  if (communicator == nullptr) return;
+  for (const Ledger::Total& total : communicator->ledger().totals) {
+    CollectiveCount& count =
+        counts[static_cast<std::size_t>(group)][program::collective_index(total.collective)];
+    count.calls += sign * total.calls;
+    count.bytes += sign * total.bytes;
+  }
+}
+
+// What the ledgers and the device have counted so far, with a sign: two calls around a step leave its part.
+void add_totals(RankMeasurement& measurement, Rank& rank, int sign) {
+  add_counts(measurement.collectives, Group::data_parallel, rank.data_parallel(), sign);
+  add_counts(measurement.collectives, Group::tensor_parallel, rank.tensor_parallel(), sign);
+  measurement.product_flops += sign * rank.device().product_flops();
+  measurement.to_host_bytes += sign * rank.interpreter().profile().to_host_bytes;
+  measurement.to_device_bytes += sign * rank.interpreter().profile().to_device_bytes;
+}
+
+void measure_memory(RankMeasurement& measurement, Rank& rank) {
+  const Arena& arena = rank.arena();
+  measurement.device_block_bytes = arena.reserved(program::Space::device);
+  measurement.host_block_bytes = arena.reserved(program::Space::host);
+  measurement.device_peak_bytes = arena.high_water().device;
+  measurement.host_peak_bytes = arena.high_water().host;
+  measurement.at_device_peak = arena.at_high_water();
+  measurement.at_host_peak = arena.at_host_high_water();
+  measurement.peak_position = rank.interpreter().peak_position();
+  measurement.workspace_bytes = rank.device().workspace_bytes();
+  measurement.process = process_number();
+}
+
+// The step, with errors that say where they happened.
+StepResult checked_step(const TrainingJob& job, Rank& rank, BatchSource& batches, std::int64_t step) {
+  const auto where = [&] { return fmt::format("step {}, {}", step, rank.interpreter().position_text()); };
+  try {
+    return rank.step(job.settings, batches);
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("{}: {}", where(), error.what()));
+  } catch (const CommunicationError& error) {
+    throw CommunicationError(fmt::format("{}: {}", where(), error.what()));
+  }
+}
+
+std::vector<program::InstructionTime> times_of(const Profile& profile) {
+  std::vector<program::InstructionTime> times;
+  for (std::size_t op = 0; op < kOps; ++op) {
+    if (profile.calls[op] > 0) times.push_back({static_cast<Op>(op), profile.calls[op], profile.seconds[op]});
+  }
+  return times;
+}
+
+std::vector<RankMeasurement> gathered(const RankMeasurement& own, Communicator& world) {
+  static_assert(std::is_trivially_copyable_v<RankMeasurement>);
+  std::vector<RankMeasurement> all(static_cast<std::size_t>(world.size()));
+  RankMeasurement& place = all[static_cast<std::size_t>(world.rank())];
+  place = own;
+  const auto bytes_of = [](std::span<RankMeasurement> measurements) {
+    return Tensor{reinterpret_cast<std::byte*>(measurements.data()), program::DataType::uint8,
+                  static_cast<Elements>(measurements.size_bytes())};
+  };
+  world.all_gather(bytes_of({&place, 1}), bytes_of(all));
+  return all;
+}
+
+}  // namespace
+
+Measurement train(const TrainingJob& job, Communicator& world) {
+  const program::RankPosition position = position_of(world.rank(), job.tensor_parallel);
+  RankPlan plan = job.plan(position);
+  std::unique_ptr<Device> device = job.device();
+  // Ranks that are threads share a process: none may take memory before all have read what it had.
+  world.barrier();
+  reset_peak_resident();
+  const Bytes resident_before = resident_bytes();
+  world.barrier();
+
+  Measurement measurement;
+  measurement.ranks = world.size();
+  measurement.device = device->name();
+  Rank rank(std::move(plan.program), plan.arena, std::move(device), world);
+  BatchShape shape = job.batches;
+  shape.data_parallel_rank = position.data_parallel;
+  if (job.resume.empty()) {
+    rank.initialize(normal_initialization(job.seed, rank.program().layers), job.loss_scale);
+  } else {
+    shape.first_step = load_checkpoint(job.resume, job.identity, rank);
+  }
+  const std::unique_ptr<BatchSource> batches = job.data.empty()
+                                                   ? seeded_batches(shape, job.vocabulary, job.seed)
+                                                   : file_batches(shape, job.vocabulary, job.data);
+
+  RankMeasurement own;
+  {
+    std::optional<Heartbeat> heartbeat;
+    if (world.rank() == 0 && job.still_running) heartbeat.emplace(job, rank.interpreter());
+    const std::int64_t steps = job.warm_up_steps + job.measured_steps;
+    for (std::int64_t i = 0; i < steps; ++i) {
+      StepMeasurement step;
+      step.step = shape.first_step + i + 1;
+      step.warm_up = i < job.warm_up_steps;
+      if (i == job.warm_up_steps) rank.interpreter().clear_profile();
+      const bool last = i + 1 == steps;
+      if (last) add_totals(own, rank, -1);
+      if (heartbeat) heartbeat->begin_step(step.step);
+      const Clock::time_point start = Clock::now();
+      const StepResult result = checked_step(job, rank, *batches, step.step);
+      step.seconds = seconds_since(start);
+      if (last) add_totals(own, rank, 1);
+      step.loss = static_cast<double>(result.loss);
+      step.gradient_norm = static_cast<double>(result.gradient_norm);
+      step.learning_rate = static_cast<double>(job.settings.learning_rate);
+      step.loss_scale = static_cast<double>(result.loss_scale);
+      step.skipped = result.skipped;
+      step.peak_bytes = rank.arena().high_water().device;
+      measurement.steps.push_back(step);
+      if (world.rank() == 0 && job.stepped) job.stepped(step);
+    }
+  }
+  world.barrier();
+  own.process_growth_bytes = peak_resident_bytes() - resident_before;
+  measure_memory(own, rank);
+  measurement.times = times_of(rank.interpreter().profile());
+  measurement.of_rank = gathered(own, world);
+  if (!job.save.empty()) {
+    save_checkpoint(job.save, job.identity,
+                    shape.first_step + static_cast<std::int64_t>(measurement.steps.size()), rank, world);
+  }
+  return measurement;
+}
+
+}  // namespace zeroplan::executor

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "executor/device/device.hpp"
+
+namespace zeroplan::benchmarks {
+
+// A device that measures how long each kind of instruction takes. Requires a device that is done when
+// execute() returns, as the CPU's is.
+class TimedDevice final : public executor::Device {
+ public:
+  using SecondsByOp = std::array<double, 256>;  // indexed by program::Op
+
+  // `seconds` is added to and must live longer than the device.
+  TimedDevice(std::unique_ptr<executor::Device> device, SecondsByOp& seconds)
+      : device_(std::move(device)), seconds_(seconds) {}
+
+  std::string name() const override { return device_->name(); }
+  std::byte* allocate(Bytes bytes, program::Space space) override { return device_->allocate(bytes, space); }
+  void deallocate(std::byte* block, Bytes bytes, program::Space space) override {
+    device_->deallocate(block, bytes, space);
+  }
+  void execute(const executor::Kernel& kernel, const executor::StepSettings& settings,
+               program::Stream stream) override {
+    const auto start = std::chrono::steady_clock::now();
+    device_->execute(kernel, settings, stream);
+    seconds_[static_cast<std::size_t>(kernel.op)] +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  Event record(program::Stream stream) override { return device_->record(stream); }
+  void wait(program::Stream stream, Event event) override { device_->wait(stream, event); }
+  void synchronize() override { device_->synchronize(); }
+  Flops product_flops() const override { return device_->product_flops(); }
+  Bytes workspace_bytes() const override { return device_->workspace_bytes(); }
+
+ private:
+  std::unique_ptr<executor::Device> device_;
+  SecondsByOp& seconds_;
+};
+
+}  // namespace zeroplan::benchmarks

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "executor/rank.hpp"
+#include "planner/describe/model.hpp"
+#include "planner/describe/plan.hpp"
+
+namespace zeroplan::benchmarks {
+
+// Tokens that differ from step to step; their values do not matter to the time of a step.
+class CountingBatches final : public executor::BatchSource {
+ public:
+  explicit CountingBatches(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+  void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override;
+
+ private:
+  std::int64_t vocabulary_;
+  std::int64_t count_ = 0;
+};
+
+// fp32, Adam, our own engine, one micro-batch a step.
+describe::Plan fp32_plan(std::int64_t micro_batch, std::int64_t sequence);
+
+// A rank of the plan with initial parameters, for the thread that calls.
+std::unique_ptr<executor::Rank> make_rank(const describe::Model& model, const describe::Plan& plan,
+                                          std::unique_ptr<executor::Device> device,
+                                          executor::Communicator& world);
+
+executor::StepSettings adam_settings();
+
+int processors();
+
+}  // namespace zeroplan::benchmarks

@@ -1,0 +1,265 @@
+#!/usr/bin/python3
+"""Losses, gradients and weights of two small models by PyTorch, for tests/executor/pytorch_test.cpp.
+
+    python3 tests/reference/pytorch/make_vectors.py            write the files beside this script
+    python3 tests/reference/pytorch/make_vectors.py --check    compare them with what would be written; exit 1 if they differ
+
+Made with PyTorch 1.13 (Debian 12's python3-torch, run with /usr/bin/python3).
+
+Everything is computed in float64 and written with 8 digits: the vectors are the truth to more than fp32 can hold, so
+the whole tolerance of the test is left to the code that is tested. (PyTorch in float32 is itself off by up to 1.1e-6 of
+a tensor's largest gradient on these models.)
+
+Weights and tokens are drawn by `draw`, which the test repeats, and are exact in fp32. Names, shapes {outputs, inputs}
+and the order of a tensor's elements are zeroplan's (planner/describe/parameters.cpp).
+
+MODEL.gradients.txt    loss, gradient norm and every gradient of the first step
+MODEL.training.txt     losses and gradient norms of 4 steps with clipping and AdamW, and weights after 3 of them: of layer
+                       1 and of what is in no layer. Adam's epsilon is 1e-3, not 1e-8: without it the step of an element
+                       whose gradient is rounding noise is noise too, of the size of the learning rate.
+
+A file is a list of tensors: a line "name layer outputs inputs" and then its values row by row. "#" starts a comment.
+"""
+
+import pathlib
+import sys
+
+import torch
+from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm, linear, silu
+
+FOLDER = pathlib.Path(__file__).parent
+BATCH, SEQUENCE, VOCABULARY = 6, 10, 37
+NORM_EPSILON, ROTARY_BASE = 1e-5, 10000.0
+STEPS = 4
+LEARNING_RATE, BETAS, ADAM_EPSILON, WEIGHT_DECAY, CLIP_NORM = 4e-3, (0.9, 0.95), 1e-3, 0.1, 1.0
+
+GPT = {"name": "gpt", "hidden": 20, "layers": 3, "heads": 4, "kv_heads": 4, "head_dim": 5, "ffn": 54}
+LLAMA = {"name": "llama", "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48}
+
+
+def draw(name, *parts):
+    """A 32-bit hash of a name and some counters: FNV-1a over the name, then multiply and shift for each counter."""
+    state = 2166136261
+    for byte in name.encode():
+        state = (state ^ byte) * 16777619 % 2**32
+    for part in parts:
+        state = (state ^ part) * 0x9E3779B1 % 2**32
+        state ^= state >> 15
+    return state
+
+
+def initial_value(name, layer, output, column):
+    """In [-1/4, 1/4) in steps of 2^-17; a norm's weight lies that far from 1."""
+    centre = 1.0 if "norm" in name and name.endswith(".weight") else 0.0
+    return centre + ((draw(name, layer, output, column) >> 16) - 2**15) * 2.0**-17
+
+
+def batch(step):
+    """Tokens and targets {BATCH, SEQUENCE}: a target is the token that comes next."""
+    drawn = [[draw("tokens", step, s, i) % VOCABULARY for i in range(SEQUENCE + 1)] for s in range(BATCH)]
+    tokens = torch.tensor(drawn)
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def shapes(model):
+    """{(name, layer): (outputs, inputs)}; vectors have one input."""
+    gpt = model["name"] == "gpt"
+    hidden, ffn = model["hidden"], model["ffn"]
+    query, key = model["heads"] * model["head_dim"], model["kv_heads"] * model["head_dim"]
+    result = {("embedding.token", 0): (VOCABULARY, hidden)}
+    if gpt:
+        result["embedding.position", 0] = (SEQUENCE, hidden)
+
+    def add(name, layer, outputs, inputs):
+        result[name + ".weight", layer] = (outputs, inputs)
+        if gpt:
+            result[name + ".bias", layer] = (outputs, 1)
+
+    for layer in range(model["layers"]):
+        add("attention_norm", layer, hidden, 1)
+        add("attention.query", layer, query, hidden)
+        add("attention.key", layer, key, hidden)
+        add("attention.value", layer, key, hidden)
+        add("attention.output", layer, hidden, query)
+        add("mlp_norm", layer, hidden, 1)
+        add("mlp.up", layer, ffn, hidden)
+        if not gpt:
+            add("mlp.gate", layer, ffn, hidden)
+        add("mlp.down", layer, hidden, ffn)
+    add("final_norm", 0, hidden, 1)
+    if not gpt:
+        result["head.weight", 0] = (VOCABULARY, hidden)
+    return result
+
+
+def initial_weights(model):
+    weights = {}
+    for (name, layer), (outputs, inputs) in shapes(model).items():
+        values = [[initial_value(name, layer, o, i) for i in range(inputs)] for o in range(outputs)]
+        tensor = torch.tensor(values, dtype=torch.float64)
+        weights[name, layer] = (tensor.squeeze(1) if inputs == 1 else tensor).requires_grad_()
+    return weights
+
+
+def rotated(x):
+    """Rotary positions, element i turned with element i + head_dim / 2. x: {batch, heads, sequence, head_dim}."""
+    half = x.shape[-1] // 2
+    frequencies = ROTARY_BASE ** (-torch.arange(half, dtype=x.dtype) / half)
+    angles = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * frequencies
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], dim=-1)
+
+
+def loss_of(model, weights, tokens, targets):
+    gpt = model["name"] == "gpt"
+
+    def norm(name, layer, x):
+        weight = weights[name + ".weight", layer]
+        if gpt:
+            return layer_norm(x, (model["hidden"],), weight, weights[name + ".bias", layer], NORM_EPSILON)
+        return x * (x.pow(2).mean(-1, keepdim=True) + NORM_EPSILON).rsqrt() * weight
+
+    def project(name, layer, x):
+        return linear(x, weights[name + ".weight", layer], weights.get((name + ".bias", layer)))
+
+    def heads(name, layer, x):
+        y = project(name, layer, x)
+        return y.unflatten(-1, (-1, model["head_dim"])).transpose(1, 2)
+
+    def attention(layer, x):
+        query, key, value = (heads("attention." + part, layer, x) for part in ("query", "key", "value"))
+        if not gpt:
+            query, key = rotated(query), rotated(key)
+        group = model["heads"] // model["kv_heads"]
+        key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
+        scores = query @ key.transpose(-1, -2) / model["head_dim"] ** 0.5
+        future = torch.ones(SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)
+        probabilities = scores.masked_fill(future, float("-inf")).softmax(-1)
+        return project("attention.output", layer, (probabilities @ value).transpose(1, 2).flatten(-2))
+
+    def mlp(layer, x):
+        up = project("mlp.up", layer, x)
+        inner = gelu(up, approximate="tanh") if gpt else up * silu(project("mlp.gate", layer, x))
+        return project("mlp.down", layer, inner)
+
+    x = embedding(tokens, weights["embedding.token", 0])
+    if gpt:
+        x = x + weights["embedding.position", 0]
+    for layer in range(model["layers"]):
+        x = x + attention(layer, norm("attention_norm", layer, x))
+        x = x + mlp(layer, norm("mlp_norm", layer, x))
+    head = weights["embedding.token" if gpt else "head.weight", 0]
+    logits = linear(norm("final_norm", 0, x), head)
+    return cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def text_of(name, layer, tensor):
+    rows = tensor.detach().reshape(tensor.shape[0], -1)
+    lines = [f"{name} {layer} {rows.shape[0]} {rows.shape[1]}"]
+    values = [f"{value:.7e}" for value in rows.flatten().tolist()]
+    lines += [" ".join(values[i : i + 7]) for i in range(0, len(values), 7)]
+    return "\n".join(lines) + "\n"
+
+
+def scalar_text(name, *values):
+    return text_of(name, 0, torch.tensor(values, dtype=torch.float64))
+
+
+def header(model, what):
+    sizes = ", ".join(f"{key} {value}" for key, value in model.items())
+    return (
+        f"# {what}\n# {sizes}, vocabulary {VOCABULARY}, sequence {SEQUENCE}, batch {BATCH}\n"
+        "# Written by make_vectors.py, which says what this is.\n"
+    )
+
+
+def gradients_text(model):
+    weights = initial_weights(model)
+    loss = loss_of(model, weights, *batch(0))
+    loss.backward()
+    norm = torch.sqrt(sum(weight.grad.pow(2).sum() for weight in weights.values()))
+    text = header(model, "Gradients of the first step")
+    text += scalar_text("loss", loss.item()) + scalar_text("gradient_norm", norm.item())
+    return text + "".join(text_of(*key, weight.grad) for key, weight in weights.items())
+
+
+def training_text(model):
+    weights = initial_weights(model)
+    optimizer = torch.optim.AdamW(
+        weights.values(), lr=LEARNING_RATE, betas=BETAS, eps=ADAM_EPSILON, weight_decay=WEIGHT_DECAY
+    )
+    losses, norms = [], []
+    trained = ""
+    for step in range(STEPS):
+        if step == STEPS - 1:
+            for (name, layer), weight in weights.items():
+                if layer == 1 or not name.startswith(("attention", "mlp")):
+                    trained += text_of(name, layer, weight)
+        optimizer.zero_grad()
+        loss = loss_of(model, weights, *batch(step))
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), CLIP_NORM).item())
+        optimizer.step()
+        losses.append(loss.item())
+    text = header(model, f"{STEPS} steps of AdamW, and the weights after {STEPS - 1}")
+    text += scalar_text("learning_rate", LEARNING_RATE) + scalar_text("betas", *BETAS)
+    text += scalar_text("epsilon", ADAM_EPSILON) + scalar_text("weight_decay", WEIGHT_DECAY)
+    text += scalar_text("clip_norm", CLIP_NORM)
+    text += scalar_text("losses", *losses) + scalar_text("gradient_norms", *norms)
+    return text + trained
+
+
+def tensors_in(text):
+    """{heading: values} of a file."""
+    result = {}
+    values = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        if line[0].isalpha():
+            values = result[line] = []
+        else:
+            values.extend(float(word) for word in line.split())
+    return result
+
+
+def largest_difference(written, made):
+    """Of any value, relative to the largest of its tensor; None where the tensors are not the same ones."""
+    written, made = tensors_in(written), tensors_in(made)
+    if [(key, len(values)) for key, values in written.items()] != [(key, len(values)) for key, values in made.items()]:
+        return None
+    largest = 0.0
+    for key, values in made.items():
+        scale = max(map(abs, values))
+        if "attention.key.bias" in key:
+            continue  # exactly 0 but for rounding: a softmax does not see what all its scores share
+        largest = max(largest, max(abs(a - b) for a, b in zip(values, written[key])) / scale)
+    return largest
+
+
+def check(path, made):
+    """True where `path` holds `made`, but for the last digit, which another processor may round otherwise."""
+    written = path.read_text() if path.exists() else ""
+    if written == made:
+        print(f"{path.name}: the same text")
+        return True
+    difference = largest_difference(written, made)
+    good = difference is not None and difference <= 1e-7
+    print(f"{path.name}: " + ("other tensors" if difference is None else f"differs by up to {difference:.1e}"))
+    return good
+
+
+def main():
+    good = True
+    for model in (GPT, LLAMA):
+        for kind, text in (("gradients", gradients_text(model)), ("training", training_text(model))):
+            path = FOLDER / f"{model['name']}.{kind}.txt"
+            if "--check" in sys.argv[1:]:
+                good = check(path, text) and good
+            else:
+                path.write_text(text)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
