@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +18,16 @@ inline constexpr int kYes = 0;
 inline constexpr int kNo = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kNotPossible = 3;
+inline constexpr int kRunFailed = 4;
+
+struct OptionSpec {
+  std::vector<std::string> names;  // with dashes, the first one is shown in messages
+  std::string key;                 // of the plan, or the long name
+  std::string placeholder;         // empty: takes no value
+  std::string help;
+  bool of_plan = false;
+  bool repeatable = false;
+};
 
 // What the user asked, read but not interpreted further than text goes.
 struct Request {
@@ -23,7 +35,10 @@ struct Request {
   describe::PlanOptions options;       // plan file, --set and options merged
   std::string hardware;                // --hw
   std::string model;                   // `model` of the plan file, for when MODEL is left out
-  std::vector<std::string> notes;      // of the plan file's reader, for standard error
+  std::map<std::string, std::string, std::less<>> own;  // options of this command alone, by key
+  std::vector<std::string> words;                       // the whole line, as it was given
+  std::ostream* progress = nullptr;                     // where people who wait read; null: nowhere
+  std::vector<std::string> notes;                       // of the plan file's reader, for standard error
   reports::Format format = reports::Format::table;
   std::string out;  // --out; empty: standard output
   bool quiet = false;
@@ -32,6 +47,7 @@ struct Request {
 struct Answer {
   reports::Report report;
   int exit_code = kYes;
+  bool is_silent = false;  // another process gives the answer
 };
 
 struct Example {
@@ -48,6 +64,7 @@ struct Command {
   std::vector<Example> examples;
   bool takes_plan = false;
   Answer (*answer)(const Request& request) = nullptr;
+  std::vector<OptionSpec> own_options{};
 };
 
 // In the order help shows them.
@@ -58,5 +75,7 @@ Answer compare(const Request& request);
 Answer explain(const Request& request);
 Answer models(const Request& request);
 Answer hw(const Request& request);
+Answer validate(const Request& request);
+std::vector<OptionSpec> validate_options();
 
 }  // namespace zeroplan::cli

@@ -37,6 +37,24 @@ std::span<const Command> commands() {
         {"explain", "the keys"}},
        true,
        explain},
+      {"validate",
+       "MODEL",
+       "runs the plan for real; predicted beside measured",
+       "Predicts, then trains some steps of the model on this machine's processors, each GPU of the plan a "
+       "rank,\n"
+       "and compares memory, traffic and FLOPs with the prediction. Ranks are threads (--gpus 4), or the "
+       "processes\n"
+       "that mpirun, srun or torchrun started. Tokens are drawn from a seed, or the bytes of --data.\n"
+       "Exit code 0 when every figure is within its tolerance, 1 when one is not, 3 when the plan cannot run "
+       "here,\n"
+       "4 when the run failed.",
+       {{"validate gpt2 --gpus 2 --zero 2 --seq 64 --dtype fp32", "ZeRO-2 on two ranks of this machine"},
+        {"validate -f plan.yaml -o json --out run.json", "a record to make reports from"},
+        {"validate gpt2 --zero 1 --data book.txt --steps 100 --save book.checkpoint",
+         "train on a file and keep the state"}},
+       true,
+       validate,
+       validate_options()},
       {"models",
        "list | show MODEL | count MODEL",
        "the library of models; what a model file holds",

@@ -45,7 +45,7 @@ std::string option_help(const OptionSpec& spec) {
 
 std::string program_help() {
   std::string text =
-      "zeroplan plans the training of large transformers: will it fit, what will it move.\n\n"
+      "zeroplan plans the training of large transformers, and runs the plan: will it fit, what will it move.\n\n"
       "Usage: zeroplan COMMAND ... [options]\n\nCommands:\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);
@@ -56,7 +56,7 @@ std::string program_help() {
   std::vector<Example> list;
   for (const Command& command : commands()) list.push_back(command.examples.front());
   return text + examples(list) +
-         "\nExit codes: 0 yes, 1 no, 2 bad input, 3 not possible on this machine.\n"
+         "\nExit codes: 0 yes, 1 no, 2 bad input, 3 not possible on this machine, 4 the live run failed.\n"
          "Sizes: GB is 1e9 bytes, GiB is 2^30. Only the answer goes to standard output.\n";
 }
 

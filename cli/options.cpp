@@ -92,6 +92,7 @@ std::vector<OptionSpec> options_of(const Command& command) {
       {{"-o", "--output"}, "output", "FORMAT", "table (default), json, jsonl, csv, md or yaml", false, false},
       {{"--out"}, "out", "FILE", "write the answer to FILE, whole or not at all", false, false},
       {{"-q", "--quiet"}, "quiet", "", "print no answer: the exit code says it", false, false}};
+  specs.insert(specs.end(), command.own_options.begin(), command.own_options.end());
   if (command.takes_plan) add_plan_options(specs);
   return specs;
 }
@@ -166,6 +167,8 @@ Request read_request(const Command& command, const GivenLine& line, Problems& pr
       request.out = option.text;
     } else if (option.key == "quiet") {
       request.quiet = true;
+    } else {
+      request.own.emplace(option.key, option.text);
     }
   }
   problems.throw_if_any();

@@ -10,15 +10,6 @@
 // options.
 namespace zeroplan::cli {
 
-struct OptionSpec {
-  std::vector<std::string> names;  // with dashes, the first one is shown in messages
-  std::string key;                 // of the plan, or the long name
-  std::string placeholder;         // empty: takes no value
-  std::string help;
-  bool of_plan = false;
-  bool repeatable = false;
-};
-
 // Every option of a command, plan options last, in the order help shows them.
 std::vector<OptionSpec> options_of(const Command& command);
 

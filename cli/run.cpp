@@ -54,9 +54,11 @@ int answer(const std::vector<std::string>& words, std::ostream& out, std::ostrea
     out << command_help(command);
     return kYes;
   }
-  const Request request = read_request(command, line, problems);
+  Request request = read_request(command, line, problems);
+  request.words = words;
+  if (!request.quiet) request.progress = &err;
   const Answer result = command.answer(request);
-  if (request.quiet) return result.exit_code;
+  if (request.quiet || result.is_silent) return result.exit_code;
   for (const std::string& note : request.notes) err << "zeroplan: note: " << note << '\n';
   const std::string text = reports::write(result.report, request.format);
   if (!request.out.empty()) {

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <iterator>
 #include <sstream>
+#include <vector>
 
 #include "tests/support/command.hpp"
 
@@ -46,6 +48,27 @@ std::string without_trailing_blanks(const std::string& text) {
   return result;
 }
 
+// Of a run, what has no tolerance is the same everywhere; times, the resident set and losses are not.
+void check_exact_rows(const std::string& shown, const std::string& printed) {
+  std::istringstream lines(shown);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream cells(line);
+    std::vector<std::string> words{std::istream_iterator<std::string>(cells), {}};
+    if (words.size() < 3 || words.back() != "yes" || words[words.size() - 2] != "0") continue;
+    ++rows;
+    CAPTURE(line);
+    bool found = false;
+    std::istringstream others(printed);
+    for (std::string other; std::getline(others, other) && !found;) {
+      std::istringstream other_cells(other);
+      found = words == std::vector<std::string>{std::istream_iterator<std::string>(other_cells), {}};
+    }
+    CHECK(found);
+  }
+  CHECK(rows >= 10);
+}
+
 }  // namespace
 
 TEST_CASE("what the README shows is what the program prints") {
@@ -56,6 +79,10 @@ TEST_CASE("what the README shows is what the program prints") {
     REQUIRE(!example.output.empty());
     const std::string printed = without_trailing_blanks(zeroplan::test::run_command(example.command).out);
     CAPTURE(printed);
-    CHECK(printed.find(example.output) != std::string::npos);
+    if (example.command.starts_with("validate")) {
+      check_exact_rows(example.output, printed);
+    } else {
+      CHECK(printed.find(example.output) != std::string::npos);
+    }
   }
 }

@@ -1,0 +1,181 @@
+#include "cli/live_run.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "executor/communicator/sockets/socket_communicator.hpp"
+#include "executor/communicator/threads/thread_communicator.hpp"
+#include "executor/modules.hpp"
+#include "executor/training.hpp"
+#include "planner/program/compile.hpp"
+#include "reports/numbers.hpp"
+#include "reports/validation_report.hpp"
+
+namespace zeroplan::cli {
+namespace {
+
+using executor::Communicator;
+using executor::Launch;
+
+constexpr std::int64_t kMostThreadRanks = 1024;
+constexpr float kFirstLossScale = 65536;
+
+// Ranks that share this host's memory and processors.
+std::int64_t ranks_here(const describe::Plan& plan, const Launch& launch) {
+  if (launch.kind == Launch::Kind::threads) return plan.devices();
+  return launch.local_ranks > 0 ? launch.local_ranks : launch.ranks;
+}
+
+int threads_of_rank(const LiveRun& run) {
+  if (run.settings.threads > 0) return run.settings.threads;
+  const auto processors = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<int>(std::max<std::int64_t>(1, processors / ranks_here(run.plan, run.launch)));
+}
+
+// Without a limit, the system promises more memory than there is, and ends a process that uses it.
+void limit_memory(const LiveRun& run) {
+  const bool threads = run.launch.kind == Launch::Kind::threads;
+  const Bytes share = describe::host_memory_bytes() / (threads ? 1 : ranks_here(run.plan, run.launch));
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(share));
+  ::setrlimit(RLIMIT_DATA, &limit);
+}
+
+executor::TrainingJob job_of(const LiveRun& run) {
+  const describe::Plan& plan = run.plan;
+  const LiveSettings& settings = run.settings;
+  executor::TrainingJob job;
+  job.tensor_parallel = plan.tensor_parallel;
+  const executor::ArenaSize arena{run.prediction.memory.peak, run.prediction.memory.host_peak,
+                                  plan.contiguous_memory};
+  job.plan = [&run, arena](program::RankPosition position) {
+    return executor::RankPlan{program::compile(run.model, run.plan, position), arena};
+  };
+  const executor::DeviceOptions device{.threads = threads_of_rank(run)};
+  job.device = [device] { return executor::make_device("cpu", device); };
+  job.batches.sequence = plan.sequence;
+  job.batches.micro_batch = plan.micro_batch;
+  job.batches.gradient_accumulation = plan.gradient_accumulation;
+  job.batches.data_parallel = plan.data_parallel;
+  job.vocabulary = run.model.vocabulary;
+  job.data = settings.data;
+  job.seed = settings.seed;
+  job.settings.learning_rate = static_cast<float>(settings.learning_rate);
+  job.settings.weight_decay = static_cast<float>(settings.weight_decay);
+  job.settings.clip_norm = static_cast<float>(settings.clip_norm);
+  if (plan.precision == describe::Precision::fp16) {
+    job.settings.dynamic_loss_scale = true;
+    job.loss_scale = kFirstLossScale;
+  }
+  job.warm_up_steps = settings.warm_up;
+  job.measured_steps = settings.steps;
+  job.save = settings.save;
+  job.resume = settings.resume;
+  job.identity = {{"model", run.model.name},
+                  {"parameters", fmt::format("{}", run.prediction.program.parameters)},
+                  {"dtype", std::string(describe::name_of(plan.precision))},
+                  {"optimizer", plan.optimizer.name}};
+  if (run.progress != nullptr) {
+    // Steps and heartbeats come from different threads.
+    const auto mutex = std::make_shared<std::mutex>();
+    const auto say = [mutex, out = run.progress](const std::string& line) {
+      const std::lock_guard lock(*mutex);
+      *out << "zeroplan: " << line << std::endl;
+    };
+    job.stepped = [&run, say](const program::StepMeasurement& step) {
+      say(reports::step_line(run.prediction, step));
+    };
+    job.still_running = say;
+  }
+  return job;
+}
+
+// Ranks that are threads cannot be stopped when one of them hangs; only the process can.
+[[noreturn]] void end_stalled(const std::string& report) {
+  fmt::print(stderr, "zeroplan: error: {}\n", report);
+  std::_Exit(kRunFailed);
+}
+
+}  // namespace
+
+std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan) {
+  if (!model.is_shape()) return "only the number of parameters is known; running needs the model's shape";
+  if (model.experts) return "experts are planned, but not run yet";
+  if (model.query_key_norm != describe::QueryKeyNorm::none) {
+    return "norms over query and key heads are planned, but not run yet";
+  }
+  if (plan.tensor_parallel > model.kv_heads) {
+    return "key-value heads that tensor-parallel ranks share are planned, but not run yet; tp up to the "
+           "key-value "
+           "heads is";
+  }
+  if (plan.dropout) return "dropout is planned, but not run yet; use --dropout=off";
+  if (plan.optimizer.name != "adam" && plan.optimizer.name != "sgd" &&
+      plan.optimizer.name != "sgd-momentum") {
+    return fmt::format("the optimizer {} is planned, but not run yet; adam, sgd and sgd-momentum are",
+                       plan.optimizer.name);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,
+                                          const Launch& launch) {
+  const std::int64_t ranks = ranks_here(plan, launch);
+  if (launch.kind == Launch::Kind::threads && ranks > kMostThreadRanks) {
+    return fmt::format("{} ranks as threads of one process; the most is {}", ranks, kMostThreadRanks);
+  }
+  const Bytes needed = ranks * (prediction.memory.peak + prediction.memory.host_peak);
+  const Bytes here = describe::host_memory_bytes();
+  if (needed <= here) return std::nullopt;
+  return fmt::format("the {} of this machine need {} bytes, and it has {}", reports::counted(ranks, "rank"),
+                     reports::thousands(needed), reports::thousands(here));
+}
+
+program::Measurement run_live(const LiveRun& run) {
+  limit_memory(run);
+  const executor::TrainingJob job = job_of(run);
+  program::Measurement measurement;
+  const auto rank_main = [&](Communicator& world) {
+    program::Measurement of_rank = executor::train(job, world);
+    if (world.rank() == 0 || run.launch.kind != Launch::Kind::threads) measurement = std::move(of_rank);
+  };
+  switch (run.launch.kind) {
+    case Launch::Kind::threads: {
+      executor::ThreadOptions options{.timeout = run.settings.timeout};
+      options.stalled = end_stalled;
+      executor::run_ranks(run.plan.devices(), options, rank_main);
+      measurement.launch = "threads";
+      break;
+    }
+    case Launch::Kind::mpi:
+      executor::run_mpi_module(run.settings.timeout, run.launch.ranks, rank_main);
+      measurement.launch = "processes of MPI";
+      break;
+    case Launch::Kind::sockets: {
+      executor::SocketOptions options;
+      options.rank = run.launch.rank;
+      options.ranks = run.launch.ranks;
+      options.master_address = run.launch.master_address;
+      options.master_port = run.launch.master_port;
+      options.timeout = run.settings.timeout;
+      options.stalled = end_stalled;
+      executor::run_socket_rank(options, rank_main);
+      measurement.launch = "processes with sockets";
+      break;
+    }
+  }
+  measurement.device =
+      fmt::format("{}, {} each", measurement.device, reports::counted(threads_of_rank(run), "thread"));
+  measurement.batches =
+      run.settings.data.empty() ? fmt::format("seed {}", run.settings.seed) : run.settings.data;
+  return measurement;
+}
+
+}  // namespace zeroplan::cli

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "cli/live_settings.hpp"
+#include "executor/launch.hpp"
+#include "planner/describe/plan.hpp"
+#include "planner/predict/prediction.hpp"
+#include "planner/program/measurement.hpp"
+
+namespace zeroplan::cli {
+
+// Why a plan cannot run on this machine, whatever its memory is; nothing when it can.
+std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan);
+
+// Whether the ranks of this host, each with what is predicted for it, are more than it has; then in words.
+std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,
+                                          const executor::Launch& launch);
+
+struct LiveRun {
+  const describe::Model& model;
+  const describe::Plan& plan;
+  const predict::Prediction& prediction;
+  const LiveSettings& settings;
+  const executor::Launch& launch;
+  std::ostream* progress = nullptr;
+};
+
+// Trains, and returns what was measured; complete in the process of rank 0. Throws NotPossible, DeviceError,
+// CommunicationError (executor/error.hpp) and ConfigurationError. A run of MPI that fails ends the process.
+program::Measurement run_live(const LiveRun& run);
+
+}  // namespace zeroplan::cli

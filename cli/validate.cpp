@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include "cli/command.hpp"
+#include "cli/environment.hpp"
+#include "cli/help.hpp"
+#include "cli/live_run.hpp"
+#include "cli/live_settings.hpp"
+#include "cli/options.hpp"
+#include "cli/output_file.hpp"
+#include "executor/error.hpp"
+#include "executor/modules.hpp"
+#include "reports/validation_report.hpp"
+
+namespace zeroplan::cli {
+
+namespace {
+
+using executor::Launch;
+using reports::RunOutcome;
+using reports::ValidationAnswer;
+
+// A plan that leaves the number of ranks open has as many as were started.
+describe::PlanOptions with_ranks(describe::PlanOptions options, const Launch& launch) {
+  const bool open = !options.gpus && !options.nodes && !options.dp;
+  if (open && launch.kind != Launch::Kind::threads) options.gpus = launch.ranks;
+  return options;
+}
+
+void require_same_ranks(const describe::Plan& plan, const Launch& launch) {
+  if (launch.kind == Launch::Kind::threads || plan.devices() == launch.ranks) return;
+  throw ConfigurationError(Problem{
+      "--gpus", 0, "",
+      fmt::format("the plan has {} ranks (dp {} x tp {}), expected the {} processes that were started",
+                  plan.devices(), plan.data_parallel, plan.tensor_parallel, launch.ranks)});
+}
+
+std::optional<std::string> refusal(const LiveRun& run) {
+  if (std::optional<std::string> reason = cannot_run(run.model, run.plan)) return reason;
+  if (run.settings.force) return std::nullopt;
+  if (!run.prediction.fits()) {
+    return fmt::format("{}; --force runs it all the same", run.prediction.verdict_reason);
+  }
+  if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch)) {
+    return fmt::format("{}; --force runs it all the same", *reason);
+  }
+  return std::nullopt;
+}
+
+int exit_code_of(RunOutcome outcome) {
+  switch (outcome) {
+    case RunOutcome::predicted:
+    case RunOutcome::agrees:
+      return kYes;
+    case RunOutcome::differs:
+      return kNo;
+    case RunOutcome::not_possible:
+      return kNotPossible;
+    case RunOutcome::failed:
+      break;
+  }
+  return kRunFailed;
+}
+
+}  // namespace
+
+Answer validate(const Request& request) {
+  const LiveSettings settings = read_live_settings(request);
+  const Launch launch = executor::detect_launch(executor::environment_variable, executor::has_mpi_module());
+  const std::string argument = model_argument(request);
+  const std::string hardware = request.hardware.empty() ? "cpu" : request.hardware;
+  const describe::Model model = describe::resolve_model(argument);
+  const describe::ResolvedPlan resolved =
+      describe::resolve_plan(with_ranks(request.options, launch), model, hardware);
+  require_same_ranks(resolved.plan, launch);
+  const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
+  const reports::FitAnswer fit{version(), argument, hardware, model, resolved, prediction, {}};
+  const reports::RunEnvironment environment = run_environment(request.words);
+
+  ValidationAnswer answer{fit, environment};
+  const bool speaks = launch.rank == 0;  // of several processes one does
+  const LiveRun run{model, resolved.plan, prediction, settings, launch, speaks ? request.progress : nullptr};
+  const auto finish = [&](RunOutcome outcome, std::string reason) {
+    answer.outcome = outcome;
+    answer.reason = std::move(reason);
+    return Answer{speaks ? reports::validation_report(answer) : reports::Report{}, exit_code_of(outcome),
+                  !speaks};
+  };
+  if (const std::optional<std::string> reason = refusal(run)) {
+    return finish(RunOutcome::not_possible, *reason);
+  }
+  if (run.progress != nullptr)
+    *run.progress << reports::prediction_line(prediction, resolved.plan) << std::endl;
+  if (speaks && !request.out.empty()) {
+    write_whole_file(request.out, reports::write(reports::validation_report(answer), request.format));
+  }
+  try {
+    const program::Measurement measurement = run_live(run);
+    if (!speaks) return finish(RunOutcome::agrees, "");
+    answer.measurement = &measurement;
+    return finish(reports::compare(prediction, measurement).ok() ? RunOutcome::agrees : RunOutcome::differs,
+                  "");
+  } catch (const executor::NotPossible& error) {
+    return finish(RunOutcome::not_possible, error.what());
+  } catch (const executor::DeviceError& error) {
+    return finish(RunOutcome::failed, error.what());
+  } catch (const executor::CommunicationError& error) {
+    return finish(RunOutcome::failed, error.what());
+  }
+}
+
+}  // namespace zeroplan::cli

@@ -1,0 +1,184 @@
+#include "reports/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+namespace zeroplan::reports {
+namespace {
+
+using predict::Prediction;
+using program::Group;
+using program::Measurement;
+using program::Op;
+using program::RankMeasurement;
+using Kind = ComparedFigure::Kind;
+
+constexpr double kTera = 1e12;
+constexpr double kProcessTolerance = 0.02;
+constexpr double kProcessToleranceBytes = 8 * static_cast<double>(kMiB);  // a rank
+
+// Of the rank that is furthest from the prediction.
+template <class Value>
+double furthest(const Measurement& measurement, double predicted, const Value& value) {
+  double result = predicted;
+  bool first = true;
+  for (const RankMeasurement& rank : measurement.of_rank) {
+    const double measured = static_cast<double>(value(rank));
+    if (first || std::abs(measured - predicted) > std::abs(result - predicted)) result = measured;
+    first = false;
+  }
+  return result;
+}
+
+class Rows {
+ public:
+  Rows(const Prediction& prediction, const Measurement& measurement, Comparison& comparison)
+      : prediction_(prediction), measurement_(measurement), comparison_(comparison) {}
+
+  void memory() {
+    for (std::size_t i = 0; i < program::kCategories; ++i) {
+      const std::string name(program::name_of(static_cast<program::Category>(i)));
+      const Bytes predicted = prediction_.memory.at_peak[i];
+      figure("memory." + name, name, Kind::bytes, static_cast<double>(predicted),
+             [i](const RankMeasurement& rank) { return rank.at_device_peak[i]; });
+    }
+    const auto peak = static_cast<double>(prediction_.memory.peak);
+    figure("memory.peak", "peak of the buffers", Kind::bytes, peak,
+           [](const RankMeasurement& rank) { return rank.device_peak_bytes; });
+    figure("memory.host", "host memory of the buffers", Kind::bytes,
+           static_cast<double>(prediction_.memory.host_peak),
+           [](const RankMeasurement& rank) { return rank.host_peak_bytes; });
+    process();
+    const predict::Place& place = prediction_.memory.place;
+    const std::string predicted = place_text(prediction_.program, place.phase, place.layer, place.serves);
+    std::string measured = predicted;
+    for (const RankMeasurement& rank : measurement_.of_rank) {
+      const program::Position& at = rank.peak_position;
+      const std::string text = place_text(prediction_.program, at.phase, at.layer,
+                                          predict::served_by(prediction_.program, at.instruction));
+      if (text != predicted) measured = text;
+    }
+    comparison_.texts.push_back({"memory.peak_at", "peak at", predicted, measured});
+  }
+
+  void traffic() {
+    for (const Group group : {Group::data_parallel, Group::tensor_parallel}) {
+      for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather, Op::broadcast}) {
+        double calls = 0;
+        double bytes = 0;
+        for (const predict::TrafficEntry& entry : prediction_.traffic.entries) {
+          if (entry.group != group || entry.collective != op) continue;
+          calls += entry.calls;
+          bytes += entry.bytes;
+        }
+        const auto count = [group, op](const RankMeasurement& rank) {
+          return rank.collectives[static_cast<std::size_t>(group)][program::collective_index(op)];
+        };
+        const std::string key = fmt::format("{}.{}", program::name_of(group), program::name_of(op));
+        const std::string title = fmt::format("{} {}", program::name_of(group), program::name_of(op));
+        figure("calls." + key, title, Kind::count, calls,
+               [&](const RankMeasurement& rank) { return count(rank).calls; });
+        figure("bytes." + key, title, Kind::bytes, bytes,
+               [&](const RankMeasurement& rank) { return count(rank).bytes; });
+      }
+    }
+    figure("bytes.device_to_host", "device to host", Kind::bytes, prediction_.traffic.to_host_bytes,
+           [](const RankMeasurement& rank) { return rank.to_host_bytes; });
+    figure("bytes.host_to_device", "host to device", Kind::bytes, prediction_.traffic.to_device_bytes,
+           [](const RankMeasurement& rank) { return rank.to_device_bytes; });
+  }
+
+  void flops() {
+    figure("flops", "matrix products", Kind::flops, prediction_.work.hardware,
+           [](const RankMeasurement& rank) { return rank.product_flops; });
+    comparison_.figures.back().tolerance_below = prediction_.work.attention / 2;
+  }
+
+ private:
+  // What is neither predicted nor there is no row.
+  template <class Value>
+  void figure(std::string key, std::string title, Kind kind, double predicted, const Value& value) {
+    const double measured = furthest(measurement_, predicted, value);
+    if (predicted == 0 && measured == 0) return;
+    comparison_.figures.push_back({std::move(key), std::move(title), kind, predicted, measured});
+  }
+
+  // Ranks that are threads share a process: its growth is that of all of them.
+  void process() {
+    struct Process {
+      double predicted = 0, measured = 0;
+      double ranks = 0;
+    };
+    std::map<std::int64_t, Process> processes;
+    for (const RankMeasurement& rank : measurement_.of_rank) {
+      Process& process = processes[rank.process];
+      process.predicted += static_cast<double>(prediction_.memory.peak + prediction_.memory.host_peak);
+      process.measured = std::max(process.measured, static_cast<double>(rank.process_growth_bytes));
+      ++process.ranks;
+    }
+    const Process* furthest_off = nullptr;
+    for (const auto& [number, process] : processes) {
+      if (process.measured <= 0) return;  // the system does not say
+      if (furthest_off == nullptr || std::abs(process.measured - process.predicted) >
+                                         std::abs(furthest_off->measured - furthest_off->predicted)) {
+        furthest_off = &process;
+      }
+    }
+    if (furthest_off == nullptr) return;
+    const double tolerance =
+        std::max(kProcessTolerance * furthest_off->predicted, kProcessToleranceBytes * furthest_off->ranks);
+    comparison_.figures.push_back({"memory.process", "growth of a process", Kind::bytes,
+                                   furthest_off->predicted, furthest_off->measured, tolerance, tolerance});
+  }
+
+  const Prediction& prediction_;
+  const Measurement& measurement_;
+  Comparison& comparison_;
+};
+
+}  // namespace
+
+bool Comparison::ok() const {
+  const auto is_ok = [](const auto& row) { return row.ok(); };
+  return std::all_of(figures.begin(), figures.end(), is_ok) && std::all_of(texts.begin(), texts.end(), is_ok);
+}
+
+Comparison compare(const Prediction& prediction, const Measurement& measurement) {
+  Comparison comparison;
+  Rows rows(prediction, measurement, comparison);
+  rows.memory();
+  rows.traffic();
+  rows.flops();
+  return comparison;
+}
+
+std::string place_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
+                       std::size_t serves) {
+  std::string text(program::name_of(phase));
+  if (layer >= 0) text += fmt::format(", layer {}", layer);
+  return text + fmt::format(", before {}", program::name_of(program.code[serves].op));
+}
+
+MeasuredSpeed measured_speed(const Prediction& prediction, const Measurement& measurement) {
+  std::vector<double> seconds;
+  for (const program::StepMeasurement& step : measurement.steps) {
+    if (!step.warm_up) seconds.push_back(step.seconds);
+  }
+  MeasuredSpeed speed;
+  if (seconds.empty()) return speed;
+  std::sort(seconds.begin(), seconds.end());
+  const std::size_t half = seconds.size() / 2;
+  speed.step_seconds = seconds.size() % 2 == 1 ? seconds[half] : (seconds[half - 1] + seconds[half]) / 2;
+  speed.fastest_seconds = seconds.front();
+  speed.slowest_seconds = seconds.back();
+  speed.tokens_per_second = static_cast<double>(prediction.program.tokens_per_step) / speed.step_seconds;
+  speed.model_tflops = prediction.work.model / speed.step_seconds / kTera;
+  speed.hardware_tflops = prediction.work.hardware / speed.step_seconds / kTera;
+  return speed;
+}
+
+}  // namespace zeroplan::reports

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/describe/plan.hpp"
+#include "planner/predict/prediction.hpp"
+#include "planner/program/measurement.hpp"
+#include "reports/data.hpp"
+
+namespace zeroplan::reports {
+
+// One figure, predicted and measured. `tolerance`: how far below and above the prediction a measurement may
+// be.
+struct ComparedFigure {
+  std::string key;    // "memory.parameter"
+  std::string title;  // "parameters"
+  enum class Kind { bytes, count, flops } kind = Kind::bytes;
+  double predicted = 0, measured = 0;
+  double tolerance_below = 0, tolerance_above = 0;
+
+  double difference() const { return measured - predicted; }
+  bool ok() const { return difference() >= -tolerance_below && difference() <= tolerance_above; }
+};
+
+// The same for what is said in words: where the peak is.
+struct ComparedText {
+  std::string key, title;
+  std::string predicted, measured;
+
+  bool ok() const { return predicted == measured; }
+};
+
+struct Comparison {
+  std::vector<ComparedFigure> figures;
+  std::vector<ComparedText> texts;
+
+  bool ok() const;
+};
+
+// Every figure of the prediction that a run measures, of the rank that is furthest off: buffers by category
+// at the peak, the peak and where it is, host memory, growth of the process, calls and bytes of each
+// collective by group, host copies, FLOPs of the matrix products. What the program says exactly has no
+// tolerance; the process has 2 % or 8 MiB a rank, and causal attention may leave out half of its squares.
+Comparison compare(const predict::Prediction& prediction, const program::Measurement& measurement);
+
+// "forward, layer 3, before matmul".
+std::string place_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
+                       std::size_t serves);
+
+// Times of the measured steps: the median, and rates by it. FLOPs are the model's (nothing recomputed) and
+// the hardware's, per rank.
+struct MeasuredSpeed {
+  double step_seconds = 0, fastest_seconds = 0, slowest_seconds = 0;
+  double tokens_per_second = 0;  // of all ranks
+  double model_tflops = 0, hardware_tflops = 0;
+};
+MeasuredSpeed measured_speed(const predict::Prediction& prediction, const program::Measurement& measurement);
+
+}  // namespace zeroplan::reports

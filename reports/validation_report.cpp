@@ -1,0 +1,336 @@
+#include "reports/validation_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reports/inputs.hpp"
+#include "reports/numbers.hpp"
+
+namespace zeroplan::reports {
+namespace {
+
+using program::Measurement;
+using program::StepMeasurement;
+using Kind = ComparedFigure::Kind;
+
+constexpr double kGiga = 1e9;
+constexpr double kTera = 1e12;
+constexpr std::size_t kTimesShown = 8;
+
+Cell cell_of(Kind kind, double value) {
+  if (kind == Kind::flops) return Real{value / kGiga, 3};
+  return static_cast<std::int64_t>(std::llround(value));
+}
+
+std::string unit_of(Kind kind) {
+  switch (kind) {
+    case Kind::bytes:
+      return "bytes";
+    case Kind::count:
+      return "calls";
+    case Kind::flops:
+      return "GFLOP";
+  }
+  return {};
+}
+
+std::string tolerance_text(const ComparedFigure& figure) {
+  const auto text = [&](double value) { return cell_text(cell_of(figure.kind, value)); };
+  if (figure.tolerance_below == figure.tolerance_above) return text(figure.tolerance_above);
+  return fmt::format("-{} +{}", text(figure.tolerance_below), text(figure.tolerance_above));
+}
+
+std::string spaced(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
+Table comparison_table(const Comparison& comparison, const MeasuredSpeed& speed) {
+  Table table{{{"Per GPU", false},
+               {"unit", false},
+               {"predicted"},
+               {"measured"},
+               {"difference"},
+               {"tolerance"},
+               {"ok", false}},
+              {},
+              {}};
+  for (const ComparedFigure& figure : comparison.figures) {
+    table.rows.push_back({spaced(figure.title), unit_of(figure.kind), cell_of(figure.kind, figure.predicted),
+                          cell_of(figure.kind, figure.measured), cell_of(figure.kind, figure.difference()),
+                          tolerance_text(figure), std::string(figure.ok() ? "yes" : "NO")});
+  }
+  table.rules_before.push_back(table.rows.size());
+  const auto measured = [&](std::string title, std::string unit, double value, int decimals) {
+    table.rows.push_back(
+        {std::move(title), std::move(unit), {}, Real{value, decimals}, {}, {}, std::string()});
+  };
+  measured("step", "ms", speed.step_seconds * 1e3, 1);
+  measured("speed, all ranks", "tokens/s", speed.tokens_per_second, 0);
+  measured("speed, model", "TFLOPS", speed.model_tflops, 4);
+  measured("speed, hardware", "TFLOPS", speed.hardware_tflops, 4);
+  return table;
+}
+
+Table steps_table(const predict::Prediction& prediction, const Measurement& measurement) {
+  Table table{{{"step"}, {"loss"}, {"gradient norm"}, {"rate"}, {"ms"}, {"tokens/s"}, {"", false}}, {}, {}};
+  for (const StepMeasurement& step : measurement.steps) {
+    std::string note = step.warm_up ? "warm-up" : "";
+    if (step.skipped) note = fmt::format("skipped: overflow at scale {:g}", step.loss_scale);
+    table.rows.push_back({step.step, Real{step.loss, 4}, Real{step.gradient_norm, 4},
+                          fmt::format("{:g}", step.learning_rate), Real{step.seconds * 1e3, 1},
+                          Real{static_cast<double>(prediction.program.tokens_per_step) / step.seconds, 0},
+                          note});
+  }
+  return table;
+}
+
+// Where rank 0's time went, the largest first.
+Table times_table(const Measurement& measurement) {
+  Table table{{{"Time of rank 0", false}, {"calls"}, {"ms a step"}, {"share"}}, {}, {}};
+  std::vector<program::InstructionTime> times = measurement.times;
+  std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  double all = 0;
+  for (const program::InstructionTime& time : times) all += time.seconds;
+  const auto steps = static_cast<double>(
+      std::max<std::int64_t>(1, std::count_if(measurement.steps.begin(), measurement.steps.end(),
+                                              [](const auto& s) { return !s.warm_up; })));
+  for (std::size_t i = 0; i < std::min(kTimesShown, times.size()); ++i) {
+    table.rows.push_back({spaced(std::string(program::name_of(times[i].op))),
+                          static_cast<std::int64_t>(static_cast<double>(times[i].calls) / steps),
+                          Real{times[i].seconds / steps * 1e3, 2},
+                          Percent{all > 0 ? times[i].seconds / all : 0}});
+  }
+  return table;
+}
+
+Data figure_data(const ComparedFigure& figure) {
+  return Data::map()
+      .set("key", figure.key)
+      .set("unit", figure.kind == Kind::flops ? "flop" : unit_of(figure.kind))
+      .set("predicted", figure.predicted)
+      .set("measured", figure.measured)
+      .set("difference", figure.difference())
+      .set("tolerance_below", figure.tolerance_below)
+      .set("tolerance_above", figure.tolerance_above)
+      .set("ok", figure.ok());
+}
+
+Data comparison_data(const Comparison& comparison) {
+  Data list = Data::list();
+  for (const ComparedFigure& figure : comparison.figures) list.add(figure_data(figure));
+  for (const ComparedText& text : comparison.texts) {
+    list.add(Data::map()
+                 .set("key", text.key)
+                 .set("unit", "text")
+                 .set("predicted", text.predicted)
+                 .set("measured", text.measured)
+                 .set("difference", Data())
+                 .set("tolerance_below", Data())
+                 .set("tolerance_above", Data())
+                 .set("ok", text.ok()));
+  }
+  return list;
+}
+
+Data steps_data(const Measurement& measurement) {
+  Data list = Data::list();
+  for (const StepMeasurement& step : measurement.steps) {
+    list.add(Data::map()
+                 .set("step", step.step)
+                 .set("warm_up", step.warm_up)
+                 .set("loss", step.loss)
+                 .set("gradient_norm", step.gradient_norm)
+                 .set("learning_rate", step.learning_rate)
+                 .set("loss_scale", step.loss_scale)
+                 .set("skipped", step.skipped)
+                 .set("seconds", step.seconds)
+                 .set("peak_bytes", step.peak_bytes));
+  }
+  return list;
+}
+
+Data ranks_data(const Measurement& measurement) {
+  Data list = Data::list();
+  for (const program::RankMeasurement& rank : measurement.of_rank) {
+    Data categories = Data::map();
+    for (std::size_t i = 0; i < program::kCategories; ++i) {
+      categories.set(std::string(program::name_of(static_cast<program::Category>(i))),
+                     rank.at_device_peak[i]);
+    }
+    list.add(Data::map()
+                 .set("peak_bytes", rank.device_peak_bytes)
+                 .set("reserved_bytes", rank.device_block_bytes)
+                 .set("by_category_bytes", std::move(categories))
+                 .set("host_peak_bytes", rank.host_peak_bytes)
+                 .set("workspace_bytes", rank.workspace_bytes)
+                 .set("process_growth_bytes", rank.process_growth_bytes)
+                 .set("product_flops", rank.product_flops));
+  }
+  return list;
+}
+
+Data times_data(const Measurement& measurement) {
+  Data list = Data::list();
+  for (const program::InstructionTime& time : measurement.times) {
+    list.add(Data::map()
+                 .set("instruction", program::name_of(time.op))
+                 .set("calls", time.calls)
+                 .set("seconds", time.seconds));
+  }
+  return list;
+}
+
+Data measurement_data(const predict::Prediction& prediction, const Measurement& measurement) {
+  const MeasuredSpeed speed = measured_speed(prediction, measurement);
+  return Data::map()
+      .set("device", measurement.device)
+      .set("launch", measurement.launch)
+      .set("batches", measurement.batches)
+      .set("ranks", measurement.ranks)
+      .set("step_seconds", speed.step_seconds)
+      .set("fastest_step_seconds", speed.fastest_seconds)
+      .set("slowest_step_seconds", speed.slowest_seconds)
+      .set("tokens_per_second", speed.tokens_per_second)
+      .set("model_tflops_per_gpu", speed.model_tflops)
+      .set("hardware_tflops_per_gpu", speed.hardware_tflops)
+      .set("steps", steps_data(measurement))
+      .set("of_rank", ranks_data(measurement))
+      .set("instructions", times_data(measurement));
+}
+
+Data environment_data(const RunEnvironment& environment) {
+  return Data::map()
+      .set("processor", environment.processor)
+      .set("logical_cpus", environment.logical_cpus)
+      .set("memory_bytes", environment.memory_bytes)
+      .set("system", environment.system)
+      .set("compiler", environment.compiler)
+      .set("started", environment.started)
+      .set("command", environment.command);
+}
+
+std::string verdict_text(const ValidationAnswer& answer, const Comparison& comparison) {
+  switch (answer.outcome) {
+    case RunOutcome::predicted:
+      return "Predicted; not run yet.";
+    case RunOutcome::agrees:
+      return "yes: every figure is within its tolerance.";
+    case RunOutcome::differs: {
+      std::string names;
+      const auto add = [&](const auto& row) {
+        if (!row.ok()) names += (names.empty() ? "" : ", ") + spaced(row.title);
+      };
+      for (const ComparedFigure& figure : comparison.figures) add(figure);
+      for (const ComparedText& text : comparison.texts) add(text);
+      return fmt::format("no: not within its tolerance: {}.", names);
+    }
+    case RunOutcome::not_possible:
+      return fmt::format("not run: {}", answer.reason);
+    case RunOutcome::failed:
+      return fmt::format("failed: {}", answer.reason);
+  }
+  return {};
+}
+
+std::string peak_text(const ComparedText& place) {
+  if (place.ok()) return fmt::format("The peak was predicted and is in {}.", place.predicted);
+  return fmt::format("The peak was predicted in {} and is in {}.", place.predicted, place.measured);
+}
+
+std::string memory_text(const predict::Prediction& prediction, const Measurement& measurement) {
+  Bytes reserved = 0;
+  Bytes workspace = 0;
+  for (const program::RankMeasurement& rank : measurement.of_rank) {
+    reserved = std::max(reserved, rank.device_block_bytes);
+    workspace = std::max(workspace, rank.workspace_bytes);
+  }
+  const Bytes held = prediction.memory.peak;
+  std::string text = fmt::format("Asked from the device for buffers: {} bytes", thousands(reserved));
+  if (reserved > held) {
+    text += fmt::format(", {:.1f} % more than is held at the peak: fragmentation",
+                        100 * static_cast<double>(reserved - held) / static_cast<double>(held));
+  }
+  return text + fmt::format("; scratch of the device beside them: {} bytes.", thousands(workspace));
+}
+
+}  // namespace
+
+std::string_view name_of(RunOutcome outcome) {
+  static constexpr std::array<std::string_view, 5> kNames{"predicted", "agrees", "differs", "not_possible",
+                                                          "failed"};
+  return kNames[static_cast<std::size_t>(outcome)];
+}
+
+Report validation_report(const ValidationAnswer& answer) {
+  const FitAnswer& fit = answer.prediction;
+  const predict::Prediction& prediction = fit.prediction;
+  Comparison comparison;
+  if (answer.measurement != nullptr) comparison = compare(prediction, *answer.measurement);
+  Report report;
+  const Data predicted = fit_data(fit);
+  report.data =
+      Data::map()
+          .set("schema", "zeroplan.validation/1")
+          .set("version", fit.version)
+          .set("outcome", name_of(answer.outcome))
+          .set("reason", answer.reason.empty() ? Data() : Data(answer.reason))
+          .set("environment", environment_data(answer.environment))
+          .set("inputs", *predicted.find("inputs"))
+          .set("assumed", *predicted.find("assumed"))
+          .set("predicted", *predicted.find("result"))
+          .set("measured",
+               answer.measurement == nullptr ? Data() : measurement_data(prediction, *answer.measurement))
+          .set("comparison", comparison_data(comparison));
+  report.rows = "comparison";
+
+  std::vector<Block>& blocks = report.blocks;
+  add_inputs(blocks, fit.model, fit.resolved);
+  if (answer.measurement != nullptr) {
+    const Measurement& measurement = *answer.measurement;
+    blocks.emplace_back(Paragraph{fmt::format(
+        "Run: {} as {} on {}; {}; tokens from {}.", counted(measurement.ranks, "rank"), measurement.launch,
+        measurement.device, answer.environment.processor, measurement.batches)});
+    blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
+    blocks.emplace_back(comparison_table(comparison, measured_speed(prediction, measurement)));
+    for (const ComparedText& place : comparison.texts) blocks.emplace_back(Paragraph{peak_text(place)});
+    blocks.emplace_back(Paragraph{memory_text(prediction, measurement)});
+    blocks.emplace_back(steps_table(prediction, measurement));
+    blocks.emplace_back(times_table(measurement));
+  } else {
+    blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
+    blocks.emplace_back(Paragraph{prediction_line(prediction, fit.resolved.plan)});
+  }
+  add_assumptions(blocks, fit.model, fit.resolved);
+  return report;
+}
+
+std::string step_line(const predict::Prediction& prediction, const StepMeasurement& step) {
+  const double tokens = static_cast<double>(prediction.program.tokens_per_step);
+  std::string line = fmt::format(
+      "step {:>4}  loss {:.4f}  norm {:.4f}  rate {:g}  {:.1f} ms  {:.0f} tokens/s  {:.4f} TFLOPS  peak "
+      "{:.2f} GiB",
+      step.step, step.loss, step.gradient_norm, step.learning_rate, step.seconds * 1e3, tokens / step.seconds,
+      prediction.work.model / step.seconds / kTera,
+      static_cast<double>(step.peak_bytes) / static_cast<double>(kGiB));
+  if (step.skipped) line += fmt::format("  skipped: overflow at scale {:g}", step.loss_scale);
+  if (step.warm_up) line += "  (warm-up)";
+  return line;
+}
+
+std::string prediction_line(const predict::Prediction& prediction, const describe::Plan& plan) {
+  const auto gibibytes = [](Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); };
+  return fmt::format(
+      "Predicted per GPU: peak {:.3f} GiB of buffers, host {:.3f} GiB, sent {:.3f} GB data parallel and "
+      "{:.3f} GB "
+      "tensor parallel a step, {:.3f} TFLOP; {}.",
+      gibibytes(prediction.memory.peak), gibibytes(prediction.memory.host_peak),
+      prediction.traffic.sent_bytes(program::Group::data_parallel) / kGiga,
+      prediction.traffic.sent_bytes(program::Group::tensor_parallel) / kGiga,
+      prediction.work.hardware / kTera, counted(plan.devices(), "rank"));
+}
+
+}  // namespace zeroplan::reports

@@ -1,0 +1,151 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/support/process.hpp"
+
+// `zeroplan validate` as a user runs it.
+
+using nlohmann::json;
+using zeroplan::test::CommandResult;
+using zeroplan::test::run_shell;
+using zeroplan::test::TemporaryFolder;
+
+namespace {
+
+const std::string kProgram = "'" ZEROPLAN_BINARY "' validate ";
+const std::string kModel = "layers=3,hidden=48,heads=4,vocab=259 --seq 24 ";
+
+json record_of(const std::string& arguments, int expected_exit_code = 0) {
+  const CommandResult result = run_shell(kProgram + kModel + arguments + " -o json");
+  CAPTURE(arguments);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == expected_exit_code);
+  return json::parse(result.out);
+}
+
+json losses_of(const json& record) {
+  json losses = json::array();
+  for (const json& step : record["measured"]["steps"]) losses.push_back(step["loss"]);
+  return losses;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("every kind of plan agrees with its prediction") {
+  for (const char* plan :
+       {"--dtype fp32", "--gpus 3 --zero 1 --dtype fp16", "--gpus 2 --zero 2 --dtype bf16 --grad-accum 2",
+        "--gpus 4 --tp 2 --zero 3 --recompute full --partition-activations --offload-activations",
+        "--gpus 2 --zero 3 --offload all --dtype fp16", "--gpus 2 --zero 2 --contiguous-memory=off",
+        "--gpus 4 --tp 4 --recompute selective --attention materialized",
+        "--gpus 2 --zero 1 --hw v100-32gb --optimizer sgd-momentum"}) {
+    const json record = record_of(plan);
+    CHECK(record["schema"] == "zeroplan.validation/1");
+    CHECK(record["outcome"] == "agrees");
+    CHECK(record["comparison"].size() >= 8);
+    for (const json& row : record["comparison"]) {
+      CAPTURE(row.dump());
+      CHECK(row["ok"] == true);
+    }
+    CHECK(record["measured"]["steps"].size() == 4);
+    CHECK(record["measured"]["step_seconds"] > 0);
+    CHECK(record["environment"]["logical_cpus"] == std::thread::hardware_concurrency());
+  }
+}
+
+TEST_CASE("the record is written down before the run, and again after it") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("run.json");
+  const CommandResult failed =
+      run_shell(kProgram + kModel + "--data '" + folder.path() + "' -o json --out '" + file + "'");
+  CHECK(failed.exit_code == 2);
+  const json before = json::parse(zeroplan::test::read_file(file));
+  CHECK(before["outcome"] == "predicted");
+  CHECK(before["measured"].is_null());
+  CHECK(before["predicted"]["peak_bytes"] > 0);
+
+  const CommandResult result = run_shell(kProgram + kModel + "--dtype fp32 -o json --out '" + file + "'");
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.empty());
+  CHECK(contains(result.err, "Predicted per GPU"));
+  CHECK(contains(result.err, "step    4  loss"));
+  CHECK(json::parse(zeroplan::test::read_file(file))["outcome"] == "agrees");
+}
+
+TEST_CASE("training on a file is saved and goes on where it was, also on more ranks") {
+  const TemporaryFolder folder;
+  const std::string text = "--data '" ZEROPLAN_SOURCE "/README.md' --dtype fp32 --rate 1e-2 --warm-up 0 ";
+  const std::string file = "'" + folder.file("state") + "' ";
+  json whole = losses_of(record_of(text + "--micro-batch 4 --steps 8"));
+  CHECK(whole.back() < whole.front());
+  json parts = losses_of(record_of(text + "--micro-batch 4 --steps 3 --save " + file));
+  const json record = record_of(text + "--micro-batch 4 --steps 5 --resume " + file);
+  CHECK(record["measured"]["steps"][0]["step"] == 4);
+  for (const json& loss : losses_of(record)) parts.push_back(loss);
+  CHECK(parts == whole);
+  const json wider =
+      losses_of(record_of(text + "--gpus 4 --zero 3 --micro-batch 1 --steps 5 --resume " + file));
+  for (std::size_t i = 0; i < wider.size(); ++i) {
+    CHECK(wider[i].get<double>() == doctest::Approx(whole[i + 3].get<double>()).epsilon(1e-5));
+  }
+  const CommandResult other = run_shell(kProgram + kModel + "--dtype bf16 --resume " + file);
+  CHECK(other.exit_code == 2);
+  CHECK(contains(other.err, "dtype: found \"fp32\", expected \"bf16\""));
+}
+
+TEST_CASE("what cannot run is refused with the reason, and running out of memory is a reported outcome") {
+  const CommandResult large = run_shell(kProgram + "gpt2-xl --hw v100-16gb --micro-batch 64");
+  CHECK(large.exit_code == 3);
+  CHECK(contains(large.out, "not run: "));
+  CHECK(contains(large.out, "--force"));
+  const CommandResult here = run_shell(kProgram + "gpt2-xl --gpus 512 --zero 0");
+  CHECK(here.exit_code == 3);
+
+  // The limit stands for a machine without the memory.
+  const CommandResult out_of_memory = run_shell("ulimit -v 2000000; " + kProgram + "gpt2-xl --force -o json");
+  CHECK(out_of_memory.exit_code == 4);
+  const json record = json::parse(out_of_memory.out);
+  CHECK(record["outcome"] == "failed");
+  CHECK(contains(record["reason"], "cannot allocate"));
+
+  for (const char* arguments :
+       {"params=1B", "mixtral-8x7b --force", "qwen3-0.6b", "gpt2 --dropout", "llama3.2-1b --tp 16"}) {
+    CAPTURE(arguments);
+    CHECK(run_shell(kProgram + arguments).exit_code == 3);
+  }
+}
+
+TEST_CASE("bad options are named, all in one pass, and nothing is written") {
+  const TemporaryFolder folder;
+  const CommandResult result =
+      run_shell(kProgram + kModel + "--steps 0 --rate fast --threads -1 --save '" +
+                folder.file("absent/state") + "' --out '" + folder.file("run") + "'");
+  CHECK(result.exit_code == 2);
+  CHECK(result.out.empty());
+  for (const char* option : {"--steps: ", "--rate: ", "--threads: ", "--save: "})
+    CHECK(contains(result.err, option));
+  CHECK(run_shell("test -e '" + folder.file("run") + "'").exit_code == 1);
+  const CommandResult unknown = run_shell(kProgram + kModel + "--step 3");
+  CHECK(unknown.exit_code == 2);
+  CHECK(contains(unknown.err, "nearest: --steps"));
+}
+
+TEST_CASE("ranks started as processes with torchrun's variables give one answer") {
+  const std::string common = "WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29631 ";
+  const std::string run = kProgram + kModel + "--zero 2 --dtype fp32 -o json";
+  const CommandResult result =
+      run_shell(common + "RANK=1 " + run + " & " + common + "RANK=0 " + run + "; code=$?; wait; exit $code");
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  const json record = json::parse(result.out);  // of rank 0 alone, or this is no JSON
+  CHECK(record["measured"]["ranks"] == 2);
+  CHECK(losses_of(record) == losses_of(record_of("--gpus 2 --zero 2 --dtype fp32")));
+  const CommandResult wrong = run_shell(common + "RANK=0 " + kProgram + kModel + "--gpus 3");
+  CHECK(wrong.exit_code == 2);
+  CHECK(contains(wrong.err, "--gpus: the plan has 3 ranks"));
+}

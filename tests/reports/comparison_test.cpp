@@ -1,0 +1,111 @@
+#include "reports/comparison.hpp"
+
+#include <doctest/doctest.h>
+
+#include "reports/validation_report.hpp"
+#include "tests/support/predicted.hpp"
+
+using namespace zeroplan;
+using program::Group;
+using program::Op;
+using program::RankMeasurement;
+
+namespace {
+
+// What a run measures when the prediction is right.
+program::Measurement as_predicted(const predict::Prediction& prediction, std::int64_t ranks) {
+  RankMeasurement rank;
+  rank.device_peak_bytes = rank.device_block_bytes = prediction.memory.peak;
+  rank.host_peak_bytes = prediction.memory.host_peak;
+  rank.at_device_peak = prediction.memory.at_peak;
+  const predict::Place& place = prediction.memory.place;
+  rank.peak_position = {place.phase, place.layer, place.instruction};
+  for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
+    program::CollectiveCount& count =
+        rank.collectives[static_cast<std::size_t>(entry.group)][program::collective_index(entry.collective)];
+    count.calls += static_cast<std::int64_t>(entry.calls);
+    count.bytes += static_cast<Bytes>(entry.bytes);
+  }
+  rank.to_host_bytes = static_cast<Bytes>(prediction.traffic.to_host_bytes);
+  rank.to_device_bytes = static_cast<Bytes>(prediction.traffic.to_device_bytes);
+  rank.product_flops = prediction.work.hardware;
+  program::Measurement measurement;
+  measurement.ranks = ranks;
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    rank.process = r;
+    rank.process_growth_bytes = prediction.memory.peak + prediction.memory.host_peak;
+    measurement.of_rank.push_back(rank);
+  }
+  for (const double seconds : {9.0, 2.0, 4.0, 1.0}) {
+    program::StepMeasurement step;
+    step.warm_up = seconds == 9;
+    step.seconds = seconds;
+    measurement.steps.push_back(step);
+  }
+  return measurement;
+}
+
+}  // namespace
+
+TEST_CASE("what is as predicted is ok, and each figure that is off by a little is not") {
+  const predict::Prediction prediction = test::predicted(
+      "layers=4,hidden=64,heads=4,vocab=100", "gpus=4 tp=2 zero=2 offload=optimizer seq=32", "cpu");
+  const program::Measurement right = as_predicted(prediction, 4);
+  CHECK(reports::compare(prediction, right).ok());
+  CHECK(reports::compare(prediction, right).figures.size() > 12);
+
+  const auto refused = [&](auto&& change) {
+    program::Measurement wrong = right;
+    change(wrong.of_rank[2]);  // any one rank
+    return !reports::compare(prediction, wrong).ok();
+  };
+  CHECK(refused([](RankMeasurement& rank) { rank.device_peak_bytes += 1; }));
+  CHECK(refused([](RankMeasurement& rank) { rank.host_peak_bytes -= 1; }));
+  CHECK(refused([](RankMeasurement& rank) { rank.at_device_peak[3] += 256; }));
+  CHECK(refused([](RankMeasurement& rank) { rank.peak_position.layer += 1; }));
+  CHECK(refused([](RankMeasurement& rank) { rank.to_host_bytes += 1; }));
+  CHECK(refused([](RankMeasurement& rank) { rank.product_flops *= 1.001; }));
+  CHECK(refused([](RankMeasurement& rank) { rank.product_flops *= 0.8; }));
+  CHECK(refused([](RankMeasurement& rank) {
+    rank.collectives[static_cast<std::size_t>(Group::data_parallel)]
+                    [program::collective_index(Op::reduce_scatter)]
+                        .calls += 1;
+  }));
+  CHECK(refused([](RankMeasurement& rank) {
+    rank.collectives[static_cast<std::size_t>(Group::tensor_parallel)]
+                    [program::collective_index(Op::all_reduce)]
+                        .bytes -= 1;
+  }));
+  CHECK(refused([](RankMeasurement& rank) {
+    rank.collectives[static_cast<std::size_t>(Group::tensor_parallel)]
+                    [program::collective_index(Op::broadcast)]
+                        .calls = 1;  // not predicted at all
+  }));
+  CHECK(refused([](RankMeasurement& rank) { rank.process_growth_bytes += 9 * kMiB; }));
+  CHECK_FALSE(refused([](RankMeasurement& rank) { rank.process_growth_bytes += 7 * kMiB; }));
+  // Causality: attention may leave out up to half of its squares.
+  CHECK_FALSE(
+      refused([&](RankMeasurement& rank) { rank.product_flops -= 0.49 * prediction.work.attention; }));
+}
+
+TEST_CASE("ranks that are threads of one process share its growth") {
+  const predict::Prediction prediction =
+      test::predicted("layers=4,hidden=64,heads=4,vocab=100", "gpus=2 zero=1 seq=32", "cpu");
+  program::Measurement measurement = as_predicted(prediction, 2);
+  for (RankMeasurement& rank : measurement.of_rank) {
+    rank.process = 7;
+    rank.process_growth_bytes = 2 * prediction.memory.peak;
+  }
+  CHECK(reports::compare(prediction, measurement).ok());
+}
+
+TEST_CASE("speed is that of the median measured step") {
+  const predict::Prediction prediction =
+      test::predicted("layers=4,hidden=64,heads=4,vocab=100", "gpus=2 zero=1 seq=32 micro_batch=3", "cpu");
+  const reports::MeasuredSpeed speed = reports::measured_speed(prediction, as_predicted(prediction, 2));
+  CHECK(speed.step_seconds == 2);
+  CHECK(speed.fastest_seconds == 1);
+  CHECK(speed.slowest_seconds == 4);
+  CHECK(speed.tokens_per_second == 2 * 3 * 32 / 2.0);
+  CHECK(speed.model_tflops == doctest::Approx(prediction.work.model / 2 / 1e12));
+}
