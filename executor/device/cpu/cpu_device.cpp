@@ -33,7 +33,8 @@ class CpuDevice final : public Device {
     openblas_set_num_threads(1);
   }
 
-  std::string name() const override { return "cpu"; }
+  // OpenBLAS says its version, how it was built, and whose kernels it chose.
+  std::string name() const override { return fmt::format("cpu ({})", openblas_get_config()); }
 
   std::byte* allocate(Bytes bytes, program::Space) override {
     if (bytes < 0) throw DeviceError(fmt::format("cpu device: cannot allocate {} bytes", bytes));

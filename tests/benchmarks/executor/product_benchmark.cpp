@@ -94,7 +94,7 @@ void compare(benchmark::State& state, Op op) {
   const auto threads = static_cast<int>(state.range(0));
   const auto device = executor::make_cpu_device({.threads = threads});
   Operands operands({.tokens = 256, .outputs = state.range(1), .inputs = state.range(2)});
-  constexpr double kSecondsATurn = 0.02;
+  constexpr double kSecondsATurn = 0.3;  // long, as a processor that slept may take 10 ms to wake
   std::vector<double> ours;
   std::vector<double> theirs;
   const auto turn = [&](std::vector<double>& seconds, const auto& product) {

@@ -1,0 +1,108 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "executor/communicator/threads/thread_communicator.hpp"
+#include "executor/device/cpu/cpu_device.hpp"
+#include "executor/error.hpp"
+#include "executor/training.hpp"
+#include "planner/predict/memory.hpp"
+#include "planner/program/compile.hpp"
+#include "tests/executor/training_support.hpp"
+
+// A measured run: what it reports while it goes on, and at its end.
+
+using namespace zeroplan;
+using namespace zeroplan::executor;
+
+namespace {
+
+TrainingJob job_of(const describe::Model& model, const describe::Plan& plan) {
+  TrainingJob job;
+  job.tensor_parallel = plan.tensor_parallel;
+  job.plan = [model, plan](program::RankPosition position) {
+    program::StepProgram program = program::compile(model, plan, position);
+    const predict::MemoryProfile memory = predict::read_memory(program);
+    return RankPlan{std::move(program), {memory.peak, memory.host_peak}};
+  };
+  job.device = [] { return make_cpu_device({}); };
+  job.batches = {plan.sequence, plan.micro_batch, plan.gradient_accumulation, plan.data_parallel};
+  job.vocabulary = model.vocabulary;
+  job.settings.learning_rate = 1e-2F;
+  return job;
+}
+
+// Slow in one kernel, so that a step outlasts the heartbeat.
+std::unique_ptr<Device> slow_device(std::chrono::milliseconds delay) {
+  return test::hooked_device(make_cpu_device({}),
+                             [delay](const Kernel& kernel) {
+                               if (kernel.op == program::Op::scale_update) std::this_thread::sleep_for(delay);
+                             },
+                             {});
+}
+
+}  // namespace
+
+TEST_CASE("a run reports each step, and where it is when a step takes long") {
+  const describe::Model model = test::tiny_gpt();
+  describe::Plan plan = test::fp32_plan();
+  plan.data_parallel = 2;
+  plan.zero_stage = 1;
+  TrainingJob job = job_of(model, plan);
+  job.warm_up_steps = 1;
+  job.measured_steps = 2;
+  job.device = [] { return slow_device(std::chrono::milliseconds(200)); };
+  job.heartbeat = std::chrono::milliseconds(20);
+  std::vector<program::StepMeasurement> steps;
+  std::vector<std::string> beats;
+  job.stepped = [&](const program::StepMeasurement& step) { steps.push_back(step); };
+  job.still_running = [&](const std::string& where) { beats.push_back(where); };
+  program::Measurement measurement;
+  run_ranks(2, ThreadOptions{}, [&](Communicator& world) {
+    program::Measurement own = train(job, world);
+    if (world.rank() == 0) measurement = std::move(own);
+  });
+  CHECK(steps.size() == 3);
+  CHECK(measurement.steps.size() == 3);
+  CHECK(measurement.steps[0].warm_up);
+  CHECK_FALSE(measurement.steps[1].warm_up);
+  for (const program::StepMeasurement& step : measurement.steps) CHECK(step.seconds >= 0.2);
+  REQUIRE(!beats.empty());
+  bool named = false;
+  for (const std::string& beat : beats)
+    named = named || beat.find("scale_update in step") != std::string::npos;
+  CHECK(named);
+
+  REQUIRE(measurement.of_rank.size() == 2);
+  CHECK(measurement.of_rank[0].process == measurement.of_rank[1].process);
+  CHECK(measurement.of_rank[1].device_peak_bytes == measurement.of_rank[0].device_peak_bytes);
+  double slow = 0;
+  double all = 0;
+  for (const program::InstructionTime& time : measurement.times) {
+    if (time.op == program::Op::scale_update) {
+      slow = time.seconds;
+      CHECK(time.calls == 2);  // of the measured steps
+    }
+    all += time.seconds;
+  }
+  CHECK(slow >= 0.4);
+  CHECK(all <= measurement.steps[1].seconds + measurement.steps[2].seconds);
+}
+
+TEST_CASE("an error of a run says the step and the instruction") {
+  const describe::Model model = test::tiny_gpt();
+  const describe::Plan plan = test::fp32_plan();
+  TrainingJob job = job_of(model, plan);
+  job.device = [] {
+    const auto updates = std::make_shared<std::atomic<int>>(0);
+    return test::hooked_device(make_cpu_device({}),
+                               [updates](const Kernel& kernel) {
+                                 if (kernel.op == program::Op::scale_update && ++*updates == 2)
+                                   throw DeviceError("no more");
+                               },
+                               {});
+  };
+  CHECK_THROWS_WITH_AS(run_ranks(1, ThreadOptions{}, [&](Communicator& world) { train(job, world); }),
+                       "rank 0: step 2, scale_update in step: no more", DeviceError);
+}
