@@ -33,8 +33,12 @@ class CpuDevice final : public Device {
     openblas_set_num_threads(1);
   }
 
-  // OpenBLAS says its version, how it was built, and whose kernels it chose.
-  std::string name() const override { return fmt::format("cpu ({})", openblas_get_config()); }
+  // OpenBLAS's configuration begins "OpenBLAS 0.3.21 "; its kernels are those of the core that it chose.
+  std::string name() const override {
+    const std::string_view library = openblas_get_config();
+    const std::size_t end = library.find(' ', library.find(' ') + 1);
+    return fmt::format("cpu ({}, {} kernels)", library.substr(0, end), openblas_get_corename());
+  }
 
   std::byte* allocate(Bytes bytes, program::Space) override {
     if (bytes < 0) throw DeviceError(fmt::format("cpu device: cannot allocate {} bytes", bytes));
