@@ -24,7 +24,7 @@ class CachingAllocator {
   // Throws DeviceError when the device has no more.
   std::byte* allocate(Bytes bytes);
   // Requires a piece that allocate() gave and that was not given back.
-  void deallocate(std::byte* piece);
+  void deallocate(std::byte* memory);
 
   // Taken from the device, never given back before the end.
   Bytes reserved() const { return reserved_; }

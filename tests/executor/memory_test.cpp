@@ -75,6 +75,7 @@ TEST_CASE("without contiguous memory the results are the same and more is asked 
                                            .data_parallel_rank = world.rank()},
                                           model.vocabulary, 1);
       std::vector<float> seen;
+      seen.reserve(3);
       for (int step = 0; step < 3; ++step) seen.push_back(rank.step(settings, *batches).loss);
       CHECK(rank.arena().high_water().device == memory.peak);
       if (contiguous) CHECK(rank.arena().reserved(program::Space::device) == memory.peak);
