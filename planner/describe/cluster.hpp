@@ -59,6 +59,22 @@ struct AttainedMatmul {
   std::string note;
 };
 
+enum class Collective { all_reduce, all_gather, reduce_scatter };
+
+// What a collective reached, at sizes of the whole vector that double from `first_bytes` on. Bus bandwidth is
+// nccl-tests': bytes / time x 2(n-1)/n for all-reduce, x (n-1)/n for the other two, with n = `devices`.
+struct AttainedCollective {
+  Collective collective = Collective::all_reduce;
+  std::int64_t devices = 0;  // that took part, on all nodes together
+  std::int64_t nodes = 1;
+  double first_bytes = 0;
+  std::vector<double> busbw_gbytes_per_s;
+  std::vector<double> seconds;  // of each size, from busbw; at most those of the next size
+  std::string source;
+  std::string note;
+  bool assumed = false;
+};
+
 struct Device {
   std::string name;
   std::string title;
@@ -73,6 +89,7 @@ struct Device {
   std::optional<Figure> nccl_link_gbytes_per_s;             // what NCCL counts for one link
   std::optional<Figure> pcie_gbytes_per_s, host_to_device_gbytes_per_s;
   std::vector<AttainedMatmul> attained_matmul;
+  std::vector<AttainedCollective> attained_collectives;  // on one node
 };
 
 enum class Fabric { nvswitch, cube_mesh, pcie, infinity_fabric, shared_memory };
@@ -88,6 +105,7 @@ struct Node {
   std::optional<Figure> nics, nic_gbits_per_s;         // nic_gbits_per_s: of each
   std::optional<Figure> internode_gbytes_per_s;        // of the whole node, one direction
   std::optional<Figure> host_memory_bytes;
+  std::vector<AttainedCollective> attained_collectives;  // inside or across nodes
   std::string note;
 };
 

@@ -185,6 +185,7 @@ Device read_device(MapReader& reader) {
   device.pcie_gbytes_per_s = read_figure(reader, "pcie_gbytes_per_s", kGbytesPerSecond);
   device.host_to_device_gbytes_per_s = read_figure(reader, "host_to_device_gbytes_per_s", kGbytesPerSecond);
   read_attained_matmul(reader, device.attained_matmul);
+  device.attained_collectives = read_attained_collectives(reader);
   reader.ignore("attention_attained");
   return device;
 }

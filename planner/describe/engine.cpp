@@ -73,6 +73,10 @@ Engine read_engine_yaml(const Document& document) {
   read_flag(map, "backward_in_place", engine.backward_in_place);
   read_flag(map, "tied_gradient_apart", engine.tied_gradient_apart);
   read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
+  read_real(map, "matmul_fraction", 0.01, 1.5, engine.matmul_fraction);
+  read_real(map, "kernel_gap_us", 0, 1000, engine.kernel_gap_us);
+  read_real(map, "host_issue_us", 0, 1000, engine.host_issue_us);
+  read_real(map, "elementwise_factor", 0.1, 20, engine.elementwise_factor);
   read_real(map, "host_factor", 1, 10, engine.host_factor);
   read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);
   read_flag(map, "partitioned_loading", engine.partitioned_loading);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/describe/cluster.hpp"
 #include "planner/describe/document.hpp"
@@ -26,6 +27,9 @@ std::optional<Figure> read_figure(MapReader& reader, std::string_view key, Figur
 // _mib, _gib, _tib (powers of 1024). At most one of them. The figure is in whole bytes, from `minimum` to 1
 // PiB.
 std::optional<Figure> read_bytes_figure(MapReader& reader, std::string_view stem, Bytes minimum);
+
+// The list `collectives_attained` of a device or node.
+std::vector<AttainedCollective> read_attained_collectives(MapReader& reader);
 
 // `name`, `title`, `aliases`: what devices, nodes and clusters begin with. `title` is the name where absent.
 struct Heading {

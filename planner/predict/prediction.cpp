@@ -119,6 +119,7 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
   prediction.memory = read_memory(prediction.program);
   prediction.traffic = read_traffic(prediction.program);
   prediction.work = read_work(prediction.program);
+  prediction.time = read_time(prediction.program, cluster, kernel_rates(cluster.device, plan));
   const double parameters_of_rank =
       static_cast<double>(prediction.program.parameters) / static_cast<double>(plan.tensor_parallel);
   prediction.traffic_psi = prediction.traffic.data_parallel_psi(parameters_of_rank);

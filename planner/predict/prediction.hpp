@@ -5,6 +5,7 @@
 
 #include "planner/describe/plan.hpp"
 #include "planner/predict/memory.hpp"
+#include "planner/predict/time.hpp"
 #include "planner/predict/traffic.hpp"
 #include "planner/predict/work.hpp"
 #include "planner/program/step_program.hpp"
@@ -29,6 +30,7 @@ struct Prediction {
   MemoryProfile memory;
   Traffic traffic;
   Work work;
+  StepTime time;  // being calibrated: scored by `zeroplan accuracy`, shown by no other command yet
 
   std::vector<OverheadTerm> overheads;
   Bytes overhead_bytes = 0;

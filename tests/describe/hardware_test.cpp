@@ -290,6 +290,99 @@ TEST_CASE(
   CHECK(figures > 500);
 }
 
+TEST_CASE("collectives: the tables that were collected, and the time of each size") {
+  const YAML::Node collected = YAML::LoadFile(ZEROPLAN_TEST_DATA "/collectives.yaml");
+  const auto check_table = [&](const std::vector<AttainedCollective>& attained, const std::string& name,
+                               double first_bytes, std::int64_t devices, std::int64_t nodes) {
+    CAPTURE(name);
+    const YAML::Node table = collected["measured_busbw_GBps"]["all_reduce_by_size"][name];
+    REQUIRE(!attained.empty());
+    const AttainedCollective& entry = attained.front();
+    CHECK(entry.collective == Collective::all_reduce);
+    CHECK(entry.devices == devices);
+    CHECK(entry.nodes == nodes);
+    CHECK(entry.first_bytes == first_bytes);
+    CHECK(entry.busbw_gbytes_per_s == table["busbw"].as<std::vector<double>>());
+    CHECK(entry.source == collected["sources"][table["src"].as<std::string>()].as<std::string>());
+    REQUIRE(entry.seconds.size() == entry.busbw_gbytes_per_s.size());
+    CHECK(std::is_sorted(entry.seconds.begin(), entry.seconds.end()));
+    const double n = static_cast<double>(devices);
+    const double last = std::ldexp(first_bytes, static_cast<int>(entry.seconds.size()) - 1);
+    CHECK(entry.seconds.back() * entry.busbw_gbytes_per_s.back() * 1e9 ==
+          doctest::Approx(last * 2 * (n - 1) / n));
+  };
+  check_table(find_device("a100-80gb").attained_collectives, "a100_80_8gpu", 1024, 8, 1);
+  check_table(find_device("a100-40gb").attained_collectives, "a100_80_8gpu", 1024, 8, 1);
+  check_table(find_device("h100").attained_collectives, "h100_8gpu", 1024, 8, 1);
+  check_table(find_device("h200").attained_collectives, "h200_8gpu", 1024, 8, 1);
+  check_table(find_device("b200").attained_collectives, "b200_8gpu_nccl_2_27_7", 32768, 8, 1);
+  check_table(find_node("p6-b200").attained_collectives, "b200_4nodes_32gpu_efa", 32768, 32, 4);
+
+  const auto has_source = [&](const AttainedCollective& entry) {
+    for (const auto& source : collected["sources"]) {
+      if (source.second.as<std::string>() == entry.source) return true;
+    }
+    return false;
+  };
+  std::size_t entries = 0;
+  for (const HardwareName& preset : preset_hardware_names()) {
+    CAPTURE(preset.name);
+    if (preset.kind == HardwareName::Kind::cluster) continue;
+    const std::vector<AttainedCollective> attained = preset.kind == HardwareName::Kind::device
+                                                         ? find_device(preset.name).attained_collectives
+                                                         : find_node(preset.name).attained_collectives;
+    for (const AttainedCollective& entry : attained) {
+      ++entries;
+      CHECK(has_source(entry));
+      CHECK(entry.assumed == entry.note.starts_with("assumed"));
+    }
+  }
+  CHECK(entries >= 30);
+}
+
+TEST_CASE("collectives: what is wrong is told with its key") {
+  const std::string device =
+      "kind: device\nname: mine\nschema: zeroplan.hardware/1\ncapacity: {brochure_gb: 1}\n"
+      "collectives_attained:\n";
+  const auto reading = [&](const std::string& list) -> std::string {
+    try {
+      const Device read = read_hardware_yaml(parse_yaml(device + list, "mine.yaml")).device;
+      return fmt::format("{} read", read.attained_collectives.size());
+    } catch (const ConfigurationError& error) {
+      return error.what();
+    }
+  };
+  const auto says = [&](const std::string& list, const std::string& expected) {
+    const std::string said = reading(list);
+    CHECK_MESSAGE(said.find(expected) != said.npos, said);
+  };
+  CHECK(reading("  - {op: all_gather, devices: 2, first_mib: 1, busbw_gbytes_per_s: 3, source: me}\n") ==
+        "1 read");
+  CHECK(reading("  - {op: all_reduce, devices: 2, first_bytes: 1, busbw_gbytes_per_s: [1, 2], source: me, "
+                "note: x}\n"
+                "  - {op: reduce_scatter, devices: 4, nodes: 2, first_bytes: 1, busbw_gbytes_per_s: 1, "
+                "source: me}\n") == "2 read");
+  says("  - {op: all_red, devices: 2, first_mib: 1, busbw_gbytes_per_s: 3, source: me}\n",
+       "nearest: all_reduce");
+  says("  - {op: all_gather, devices: 1, first_mib: 1, busbw_gbytes_per_s: 3, source: me}\n",
+       "collectives_attained[0].devices");
+  says("  - {op: all_gather, first_mib: 1, busbw_gbytes_per_s: 3, source: me}\n", "devices: missing");
+  says("  - {op: all_gather, devices: 2, busbw_gbytes_per_s: 3, source: me}\n", "first_bytes: missing");
+  says("  - {op: all_gather, devices: 2, first_mib: 1, source: me}\n", "busbw_gbytes_per_s: missing");
+  says("  - {op: all_gather, devices: 2, first_mib: 1, busbw_gbytes_per_s: [], source: me}\n",
+       "a list of numbers");
+  says("  - {op: all_gather, devices: 2, first_mib: 1, busbw_gbytes_per_s: [1, x], source: me}\n",
+       "busbw_gbytes_per_s");
+  says("  - {op: all_gather, devices: 2, first_mib: 1, busbw_gbytes_per_s: 0, source: me}\n",
+       "busbw_gbytes_per_s");
+  says("  - {op: all_gather, devices: 2, first_mib: 1, busbw_gbytes_per_s: 3}\n", "source: missing");
+  says("  - {op: all_gather, devices: 2, nodes: 3, first_mib: 1, busbw_gbytes_per_s: 3, source: me}\n",
+       "at most the 2 devices");
+  says("  - {op: all_gather, devices: 2, first_mib: 1, busbw_gbytes_per_s: 3, source: me, sise: 3}\n",
+       "sise");
+  says("  - 3\n", "collectives_attained");
+}
+
 TEST_CASE("the first lines that find a preset say what the parser reads") {
   const std::vector<std::string> kinds{"device", "node", "cluster"};
   const auto names = preset_hardware_names();

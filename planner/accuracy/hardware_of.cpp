@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <regex>
+
+#include "planner/accuracy/modelled_run.hpp"
+#include "planner/accuracy/words.hpp"
+
+namespace zeroplan::accuracy {
+namespace {
+
+using describe::Cluster;
+using describe::Fabric;
+using describe::Figure;
+using describe::Node;
+
+// A GPU of the file of runs, and the presets it stands for. `node`: of nodes with that many; the first entry
+// of a GPU is taken where none has.
+struct Gpu {
+  std::string_view family;
+  double memory_gb;
+  std::int64_t per_node;
+  std::string_view preset;
+};
+constexpr std::array kGpus{Gpu{"V100", 32, 8, "p3dn"},         Gpu{"V100", 32, 16, "dgx2"},
+                           Gpu{"V100", 16, 8, "dgx1"},         Gpu{"A100", 80, 8, "dgx-a100"},
+                           Gpu{"A100", 40, 8, "p4d"},          Gpu{"H100", 80, 8, "dgx-h100"},
+                           Gpu{"H200", 141, 8, "p5en"},        Gpu{"B200", 180, 8, "p6-b200"},
+                           Gpu{"RTX 3090", 24, 1, "rtx-3090"}, Gpu{"RTX 4090", 24, 1, "rtx-4090"}};
+constexpr std::array kPcieGpus{Gpu{"A100", 80, 8, "a100-pcie-80gb"}, Gpu{"A100", 40, 8, "a100-pcie-40gb"},
+                               Gpu{"H100", 80, 8, "h100-pcie"}};
+
+bool is_pcie(const Run& run) { return mentions(run.gpu_type, "PCIe") || mentions(run.interconnect, "PCIe"); }
+
+template <std::size_t n>
+const Gpu* find_gpu(const Run& run, const std::array<Gpu, n>& list) {
+  const Gpu* found = nullptr;
+  for (const Gpu& gpu : list) {
+    if (gpu.family != run.gpu_family || gpu.memory_gb != run.gpu_memory_gb.value_or(gpu.memory_gb)) continue;
+    if (gpu.per_node == run.gpus_per_node.value_or(gpu.per_node)) return &gpu;
+    if (found == nullptr) found = &gpu;
+  }
+  return found;
+}
+
+// What the words of a network say of one node.
+struct Network {
+  double cards = 0;  // 0: not said
+  double gbits_per_s = 0;
+};
+
+// "8x200 Gb/s HDR IB per node", "400 Gb/s RDMA per GPU", "1600 Gbps/node RoCE", "4 Omni-Path links per node".
+std::optional<Network> network_of(const Run& run) {
+  static const std::regex rate_words(R"((?:(\d+) ?x ?)?(\d+) ?(?:Gb/s|Gbps|Gbit/s))");
+  static const std::regex omni_path_words(R"(Omni-Path.*\((\d+) links\)|(\d+) Omni-Path links)");
+  constexpr double kOmniPathGbits = 100;  // a link of the 100 series
+  std::smatch match;
+  if (std::regex_search(run.interconnect, match, omni_path_words)) {
+    const double links = std::stod(match[1].matched ? match[1].str() : match[2].str());
+    return Network{links, links * kOmniPathGbits};
+  }
+  if (!std::regex_search(run.interconnect, match, rate_words)) return std::nullopt;
+  const double rate = std::stod(match[2].str());
+  if (mentions(run.interconnect, "per GPU")) {
+    const auto cards = static_cast<double>(run.gpus_per_node.value_or(8));
+    return Network{cards, cards * rate};
+  }
+  const double cards = match[1].matched ? std::stod(match[1].str()) : 0;
+  return Network{cards, rate * std::max(cards, 1.0)};
+}
+
+// A node for which there is no preset: what is known of its GPU and what the file says.
+Node plain_node(const Run& run, const Cluster& cluster) {
+  Node node;
+  node.name = gpu_label(run);
+  node.title = run.gpu_type;
+  node.device = cluster.device.name;
+  node.devices = cluster.devices_per_node;
+  node.link_gbytes_per_s_per_device = cluster.device.nvlink_gbytes_per_s;
+  const bool has_nvlink = cluster.device.nvlink_gbytes_per_s && cluster.device.nvlink_gbytes_per_s->value > 0;
+  if (is_pcie(run) || !has_nvlink) {
+    node.fabric = Fabric::pcie;
+    node.link_gbytes_per_s_per_device = cluster.device.pcie_gbytes_per_s;
+  } else {
+    node.fabric = run.gpu_family == "V100" && node.devices <= 8 ? Fabric::cube_mesh : Fabric::nvswitch;
+  }
+  return node;
+}
+
+}  // namespace
+
+std::string hardware_of(const Run& run) {
+  if (run.gpu_family.empty()) throw NotModelled{"GPU not stated"};
+  if (run.gpu_family == "mixed") throw NotModelled{"a mixture of GPUs"};
+  const Gpu* gpu = is_pcie(run) ? find_gpu(run, kPcieGpus) : nullptr;
+  if (gpu == nullptr) gpu = find_gpu(run, kGpus);
+  if (gpu == nullptr) throw NotModelled{"no hardware preset for " + gpu_label(run)};
+  return std::string(gpu->preset);
+}
+
+void apply_interconnect(const Run& run, Cluster& cluster) {
+  if (!cluster.node) cluster.node = plain_node(run, cluster);
+  const std::optional<Network> network = network_of(run);
+  if (!network) return;
+  Node& node = *cluster.node;
+  const auto stated = [&](double value) {
+    return Figure{value, fmt::format("{}:{}, column interconnect", run.file, run.line), run.interconnect,
+                  false};
+  };
+  const double cards = network->cards > 0 ? network->cards : (node.nics ? node.nics->value : 1);
+  node.nics = stated(cards);
+  node.nic_gbits_per_s = stated(network->gbits_per_s / cards);
+  node.internode_gbytes_per_s = stated(network->gbits_per_s / 8);
+}
+
+}  // namespace zeroplan::accuracy

@@ -1,0 +1,237 @@
+#include "planner/accuracy/run.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "planner/accuracy/csv.hpp"
+#include "planner/accuracy/words.hpp"
+#include "planner/error.hpp"
+
+namespace zeroplan::accuracy {
+namespace {
+
+constexpr std::int64_t kLargestCount = 1'000'000'000;
+
+constexpr std::array kMemoryKinds{MemoryKind::allocated, MemoryKind::active, MemoryKind::reserved,
+                                  MemoryKind::nvidia_smi, MemoryKind::unspecified};
+
+// The fields of one row by column name. Problems are entered; a column that the file lacks is one problem,
+// not one for every row.
+class RowReader {
+ public:
+  RowReader(const CsvTable& table, Problems& problems) : table_(table), problems_(problems) {}
+
+  void next(const CsvTable::Row& row) { row_ = &row; }
+
+  const std::string& text(std::string_view name) {
+    static const std::string none;
+    if (const auto column = table_.column(name)) return row_->fields[*column];
+    if (missing_.emplace(name).second) {
+      problems_.add({table_.source, 1, std::string(name), "the column is missing"});
+    }
+    return none;
+  }
+
+  std::optional<std::int64_t> count(std::string_view name, std::int64_t minimum = 1,
+                                    std::int64_t maximum = kLargestCount) {
+    const std::string& field = text(name);
+    if (field.empty()) return std::nullopt;
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+    if (error == std::errc{} && end == field.data() + field.size() && value >= minimum && value <= maximum) {
+      return value;
+    }
+    refuse(name, fmt::format("a whole number from {} to {}", minimum, maximum));
+    return std::nullopt;
+  }
+
+  std::optional<double> positive(std::string_view name) {
+    const std::string& field = text(name);
+    if (field.empty()) return std::nullopt;
+    double value = 0;
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+    if (error == std::errc{} && end == field.data() + field.size() && std::isfinite(value) && value > 0) {
+      return value;
+    }
+    refuse(name, "a number above 0");
+    return std::nullopt;
+  }
+
+  void refuse(std::string_view name, const std::string& expected) {
+    problems_.add({table_.source, row_->line, std::string(name),
+                   fmt::format("found {}, expected {}", quoted(text(name)), expected)});
+  }
+
+ private:
+  const CsvTable& table_;
+  Problems& problems_;
+  const CsvTable::Row* row_ = nullptr;
+  std::set<std::string, std::less<>> missing_;
+};
+
+void read_model(RowReader& row, Run& run) {
+  run.model = row.text("model");
+  run.layers = row.count("layers");
+  run.hidden = row.count("hidden");
+  run.ffn = row.count("ffn");
+  run.heads = row.count("heads");
+  run.kv_heads = row.count("kv_heads");
+  run.vocabulary = row.count("vocab");
+  run.sequence = row.count("seq_len");
+}
+
+void read_layout(RowReader& row, Run& run) {
+  run.gpus = row.count("n_gpus");
+  run.gpus_per_node = row.count("gpus_per_node");
+  run.gpu_type = row.text("gpu_type");
+  run.gpu_family = row.text("gpu_family");
+  run.gpu_memory_gb = row.positive("gpu_mem_GB");
+  run.interconnect = row.text("interconnect");
+  run.data_parallel = row.count("dp");
+  run.tensor_parallel = row.count("tp");
+  run.pipeline_parallel = row.count("pp");
+  run.context_parallel = row.count("cp");
+  run.expert_parallel = row.count("ep");
+  run.zero_stage = row.count("zero_stage", 0, 3);
+  run.sharding = row.text("sharding");
+  run.micro_batch = row.count("micro_batch");
+  run.global_batch = row.count("global_batch");
+  run.gradient_accumulation = row.count("grad_accum");
+}
+
+std::optional<MeasuredMemory> read_memory(RowReader& row) {
+  const std::optional<double> low = row.positive("mem_lo_GiB");
+  const std::optional<double> high = row.positive("mem_hi_GiB");
+  const std::string& text = row.text("mem_kind");
+  if (!low && !high && text.empty()) return std::nullopt;
+  for (const MemoryKind kind : kMemoryKinds) {
+    if (text != name_of(kind)) continue;
+    if (low && high && *low <= *high) {
+      return MeasuredMemory{kind, *low, *high, mentions(row.text("mem_detail"), "upper bound")};
+    }
+    row.refuse("mem_hi_GiB", "an interval from mem_lo_GiB to mem_hi_GiB, for mem_kind is stated");
+    return std::nullopt;
+  }
+  row.refuse("mem_kind", "allocated, active, reserved, nvidia-smi or unspecified");
+  return std::nullopt;
+}
+
+void read_outcome(RowReader& row, Run& run) {
+  const std::string& outcome = row.text("outcome");
+  if (outcome == "OOM") {
+    run.outcome = Outcome::out_of_memory;
+  } else if (outcome == "fail") {
+    run.outcome = Outcome::failed;
+  } else if (outcome != "ok") {
+    row.refuse("outcome", "ok, OOM or fail");
+  }
+  const std::string& quality = row.text("quality");
+  if (quality == "A" || quality == "B" || quality == "C") {
+    run.quality = quality.front();
+  } else {
+    row.refuse("quality", "A, B or C");
+  }
+}
+
+Run measured_run(RowReader& row) {
+  Run run;
+  run.id = row.text("id");
+  run.source = row.text("source");
+  run.parameters_billions = row.positive("params_B");
+  read_model(row, run);
+  read_layout(row, run);
+  run.precision = row.text("precision");
+  run.optimizer = row.text("optimizer");
+  run.recompute = row.text("activation_recompute");
+  run.flash_attention = row.text("flash_attention");
+  run.offload = row.text("offload");
+  run.compile = row.text("compile");
+  run.notes = row.text("notes");
+  run.memory = read_memory(row);
+  run.step_seconds = row.positive("norm_step_time_s");
+  read_outcome(row, run);
+  return run;
+}
+
+// What every run of vtrain_runs.csv shares stands in docs/accuracy.md.
+Run vtrain_run(RowReader& row, int line) {
+  Run run;
+  run.source = "vtrain-" + row.text("part");
+  run.id = fmt::format("{}-line-{}", run.source, line);
+  run.quality = 'A';
+  run.model = "GPT";
+  run.layers = row.count("layers");
+  run.hidden = row.count("hidden");
+  run.heads = run.kv_heads = row.count("heads");
+  if (run.hidden) run.ffn = 4 * *run.hidden;
+  run.vocabulary = 50257;
+  run.sequence = row.count("seq_len");
+  run.parameters_billions = row.positive("params_B");
+  run.gpus = row.count("n_gpus");
+  run.gpus_per_node = 8;
+  run.gpu_type = "A100-80GB";
+  run.gpu_family = "A100";
+  run.gpu_memory_gb = 80;
+  run.interconnect = "NVSwitch; 800 Gbit/s InfiniBand per node";
+  run.data_parallel = row.count("dp");
+  run.tensor_parallel = row.count("tp");
+  run.pipeline_parallel = row.count("pp");
+  run.zero_stage = 0;
+  run.sharding = "Megatron-LM DDP";
+  run.micro_batch = row.count("micro_batch");
+  run.global_batch = row.count("global_batch");
+  run.precision = "fp16";
+  run.optimizer = "Adam";
+  run.recompute = "full";
+  run.flash_attention = "no";
+  run.offload = "none";
+  run.step_seconds = row.positive("step_time_s");
+  return run;
+}
+
+}  // namespace
+
+std::string_view name_of(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::allocated:
+      return "allocated";
+    case MemoryKind::active:
+      return "active";
+    case MemoryKind::reserved:
+      return "reserved";
+    case MemoryKind::nvidia_smi:
+      return "nvidia-smi";
+    case MemoryKind::unspecified:
+      break;
+  }
+  return "unspecified";
+}
+
+std::vector<Run> read_runs(std::string_view text, const std::string& source) {
+  const CsvTable table = read_csv(text, source);
+  const bool is_vtrain = table.column("part").has_value();
+  if (!is_vtrain && !table.column("source")) {
+    throw ConfigurationError(
+        Problem{source, 1, "",
+                "found a header with neither \"source\" nor \"part\", expected the columns of "
+                "measured_runs.csv or of vtrain_runs.csv"});
+  }
+  std::vector<Run> runs;
+  Problems problems;
+  RowReader reader(table, problems);
+  for (const CsvTable::Row& row : table.rows) {
+    reader.next(row);
+    Run& run = runs.emplace_back(is_vtrain ? vtrain_run(reader, row.line) : measured_run(reader));
+    run.file = source;
+    run.line = row.line;
+  }
+  problems.throw_if_any();
+  return runs;
+}
+
+}  // namespace zeroplan::accuracy

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zeroplan::accuracy {
+
+enum class Outcome { ok, out_of_memory, failed };
+enum class MemoryKind { allocated, active, reserved, nvidia_smi, unspecified };
+std::string_view name_of(MemoryKind kind);
+
+// Memory somebody measured, as the interval that rounding and the doubt between GB and GiB leave.
+struct MeasuredMemory {
+  MemoryKind kind = MemoryKind::unspecified;
+  double low_gib = 0;
+  double high_gib = 0;
+  bool is_upper_bound = false;  // the allocator's cache filled the card: less would have done
+};
+
+// One run as a file of runs describes it: text as it stands there, numbers where they are stated.
+struct Run {
+  std::string file;
+  int line = 0;
+  std::string id;
+  std::string source;
+  char quality = 'C';
+
+  std::string model;
+  std::optional<double> parameters_billions;
+  std::optional<std::int64_t> layers, hidden, ffn, heads, kv_heads, vocabulary, sequence;
+
+  std::optional<std::int64_t> gpus, gpus_per_node;
+  std::string gpu_type;
+  std::string gpu_family;
+  std::optional<double> gpu_memory_gb;
+  std::string interconnect;
+
+  std::optional<std::int64_t> data_parallel, tensor_parallel, pipeline_parallel, context_parallel,
+      expert_parallel;
+  std::optional<std::int64_t> zero_stage;
+  std::string sharding;
+  std::optional<std::int64_t> micro_batch, global_batch, gradient_accumulation;
+  std::string precision, optimizer, recompute, flash_attention, offload, compile, notes;
+
+  std::optional<MeasuredMemory> memory;
+  std::optional<double> step_seconds;
+  Outcome outcome = Outcome::ok;
+};
+
+// The runs of a CSV file with the columns of measured_runs.csv or vtrain_runs.csv (docs/accuracy.md), which
+// its header tells apart; further columns are left alone. Throws ConfigurationError with every value that is
+// wrong, by file, line and column.
+std::vector<Run> read_runs(std::string_view text, const std::string& source);
+
+}  // namespace zeroplan::accuracy

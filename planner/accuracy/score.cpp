@@ -1,0 +1,171 @@
+#include "planner/accuracy/score.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "planner/accuracy/modelled_run.hpp"
+
+namespace zeroplan::accuracy {
+namespace {
+
+using predict::Prediction;
+
+constexpr double kBytesPerGib = static_cast<double>(kGiB);
+
+double gib(Bytes bytes) { return static_cast<double>(bytes) / kBytesPerGib; }
+
+void keep_worst(std::optional<ScoredFigure>& worst, const ScoredFigure& figure) {
+  if (std::abs(figure.error) > (worst ? std::abs(worst->error) : 0)) worst = figure;
+}
+
+// A score with the errors it is made of.
+struct OpenScore {
+  Score score;
+  std::vector<double> memory_errors, time_errors;
+
+  Score closed() const {
+    Score result = score;
+    result.memory = error_statistics(memory_errors);
+    result.time = error_statistics(time_errors);
+    return result;
+  }
+};
+
+class Scorer {
+ public:
+  void add(const Run& run) {
+    OpenScore& source = find(sources_, run.source, "", "");
+    OpenScore& group =
+        find(groups_, run.source, gpu_label(run), run.zero_stage ? std::to_string(*run.zero_stage) : "-");
+    open_ = {&total_, &source, &group};
+    for (OpenScore* open : open_) ++open->score.runs;
+    const auto modelled = model_run(run);
+    if (const auto* reason = std::get_if<NotModelled>(&modelled)) {
+      for (OpenScore* open : open_) ++open->score.not_modelled[reason->reason];
+      return;
+    }
+    for (OpenScore* open : open_) ++open->score.used;
+    const auto& [model, plan, cluster, memory_known] = std::get<ModelledRun>(modelled);
+    const Prediction prediction = predict::predict(model, plan, cluster);
+    if (run.memory && !run.memory->is_upper_bound) add_memory(run, prediction);
+    if (run.step_seconds) add_time(run, prediction);
+    if (memory_known) add_verdict(run, prediction);
+  }
+
+  Accuracy result() && {
+    Accuracy accuracy;
+    accuracy.total = total_.closed();
+    for (const OpenScore& open : sources_) accuracy.sources.push_back(open.closed());
+    for (const OpenScore& open : groups_) accuracy.groups.push_back(open.closed());
+    for (const auto& [kind, errors] : kinds_)
+      accuracy.memory_kinds.emplace_back(kind, error_statistics(errors));
+    std::stable_sort(figures_.begin(), figures_.end(), [](const ScoredFigure& a, const ScoredFigure& b) {
+      return std::abs(a.error) > std::abs(b.error);
+    });
+    accuracy.figures = std::move(figures_);
+    accuracy.wrong_verdicts = std::move(wrong_verdicts_);
+    return accuracy;
+  }
+
+ private:
+  static OpenScore& find(std::vector<OpenScore>& list, const std::string& source, const std::string& gpu,
+                         const std::string& stage) {
+    for (OpenScore& open : list) {
+      const Score& score = open.score;
+      if (score.source == source && score.gpu == gpu && score.stage == stage) return open;
+    }
+    OpenScore& open = list.emplace_back();
+    open.score.source = source;
+    open.score.gpu = gpu;
+    open.score.stage = stage;
+    return open;
+  }
+
+  void add_memory(const Run& run, const Prediction& prediction) {
+    const std::string kind(name_of(run.memory->kind));
+    const double predicted = gib(predicted_memory(prediction, run.memory->kind));
+    const double low = run.memory->low_gib;
+    const double high = run.memory->high_gib;
+    const ScoredFigure figure{
+        Measure::memory, run.id, kind, predicted, low, high, interval_error(predicted, low, high)};
+    kinds_[kind].push_back(figure.error);
+    for (OpenScore* open : open_) {
+      open->memory_errors.push_back(figure.error);
+      keep_worst(open->score.worst_memory, figure);
+    }
+    figures_.push_back(figure);
+  }
+
+  void add_time(const Run& run, const Prediction& prediction) {
+    const std::optional<double> predicted = predicted_step_seconds(prediction);
+    if (!predicted) return;
+    const double measured = *run.step_seconds;
+    const ScoredFigure figure{Measure::time,
+                              run.id,
+                              "",
+                              *predicted,
+                              measured,
+                              measured,
+                              interval_error(*predicted, measured, measured)};
+    for (OpenScore* open : open_) {
+      open->time_errors.push_back(figure.error);
+      keep_worst(open->score.worst_time, figure);
+    }
+    figures_.push_back(figure);
+  }
+
+  void add_verdict(const Run& run, const Prediction& prediction) {
+    const bool out = run.outcome == Outcome::out_of_memory;
+    if (!out && !(run.outcome == Outcome::ok && run.memory)) return;
+    const bool yes = prediction.fits();
+    for (OpenScore* open : open_) {
+      VerdictCounts& counts = open->score.verdicts;
+      ++(out ? (yes ? counts.out_predicted_yes : counts.out_predicted_no)
+             : (yes ? counts.ran_predicted_yes : counts.ran_predicted_no));
+    }
+    if (yes == out) {
+      wrong_verdicts_.push_back({run.id, !out, gib(prediction.peak_bytes), gib(prediction.capacity_bytes)});
+    }
+  }
+
+  OpenScore total_;
+  std::vector<OpenScore> sources_, groups_;
+  std::array<OpenScore*, 3> open_{};  // those that the run in hand belongs to
+  std::map<std::string, std::vector<double>> kinds_;
+  std::vector<ScoredFigure> figures_;
+  std::vector<WrongVerdict> wrong_verdicts_;
+};
+
+}  // namespace
+
+std::string_view name_of(Measure measure) { return measure == Measure::memory ? "memory" : "time"; }
+
+// Tensors are what PyTorch calls allocated; the allocator's cache comes on top for reserved, and the rest of
+// what the process holds for nvidia-smi. A source that names no kind is taken to mean reserved, the middle.
+Bytes predicted_memory(const Prediction& prediction, MemoryKind kind) {
+  Bytes bytes = prediction.memory.peak;
+  for (const predict::OverheadTerm& term : prediction.overheads) {
+    const bool of_the_cache = term.name == "allocator";
+    const bool of_the_tensors = term.name == "library_workspace";
+    const bool only_tensors = kind == MemoryKind::allocated || kind == MemoryKind::active;
+    if (of_the_tensors || (of_the_cache && !only_tensors) || kind == MemoryKind::nvidia_smi) {
+      bytes += term.bytes;
+    }
+  }
+  return bytes;
+}
+
+std::optional<double> predicted_step_seconds(const Prediction& prediction) {
+  return prediction.time.seconds > 0 ? std::optional(prediction.time.seconds) : std::nullopt;
+}
+
+Accuracy score_runs(const std::vector<Run>& runs, std::string_view qualities) {
+  Scorer scorer;
+  for (const Run& run : runs) {
+    if (qualities.find(run.quality) != std::string_view::npos) scorer.add(run);
+  }
+  return std::move(scorer).result();
+}
+
+}  // namespace zeroplan::accuracy

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "planner/describe/hardware_reader.hpp"
+#include "planner/describe/quantity.hpp"
+
+namespace zeroplan::describe {
+namespace {
+
+constexpr double kSlowestGbytesPerSecond = 1e-6;
+constexpr double kFastestGbytesPerSecond = 1e6;
+constexpr double kMostDevices = 1e6;
+constexpr Bytes kSmallestVector = 1;
+
+const std::vector<std::string>& collective_names() {
+  static const std::vector<std::string> names{"all_reduce", "all_gather", "reduce_scatter"};
+  return names;
+}
+
+// A number, or a list of one for each size.
+std::vector<double> read_rates(MapReader& reader, std::string_view key) {
+  std::vector<double> rates;
+  const Value* value = reader.any(key);
+  if (value == nullptr || value->kind == Value::Kind::null) {
+    reader.missing(key, "a number, or a list of one for each size");
+    return rates;
+  }
+  if (value->kind == Value::Kind::scalar) {
+    const std::optional<double> rate = reader.real(key, kSlowestGbytesPerSecond, kFastestGbytesPerSecond);
+    if (rate) rates.push_back(*rate);
+    return rates;
+  }
+  const auto is_number = [](const Value& item) { return item.kind == Value::Kind::scalar && !item.quoted; };
+  if (value->kind != Value::Kind::list || value->items.empty() ||
+      !std::all_of(value->items.begin(), value->items.end(), is_number)) {
+    reader.problem(key, "expected a number, or a list of numbers");
+    return rates;
+  }
+  for (const Value& item : value->items) {
+    try {
+      rates.push_back(parse_real(item.text, kSlowestGbytesPerSecond, kFastestGbytesPerSecond));
+    } catch (const std::invalid_argument& error) {
+      reader.problem(key, error.what());
+      return {};
+    }
+  }
+  return rates;
+}
+
+// First calls of a benchmark are often slow, so a small vector that took longer than a larger one is what is
+// put right.
+void set_seconds(AttainedCollective& attained) {
+  const double n = static_cast<double>(attained.devices);
+  const double passes = attained.collective == Collective::all_reduce ? 2 : 1;
+  double bytes = attained.first_bytes;
+  attained.seconds.reserve(attained.busbw_gbytes_per_s.size());
+  for (const double rate : attained.busbw_gbytes_per_s) {
+    attained.seconds.push_back(bytes * passes * (n - 1) / n / (rate * 1e9));
+    bytes *= 2;
+  }
+  for (std::size_t i = attained.seconds.size() - 1; i > 0; --i) {
+    attained.seconds[i - 1] = std::min(attained.seconds[i - 1], attained.seconds[i]);
+  }
+}
+
+std::optional<std::int64_t> read_count(MapReader& reader, std::string_view key, double minimum) {
+  const auto figure = read_figure(reader, key, {.minimum = minimum, .maximum = kMostDevices, .whole = true});
+  if (!figure) return std::nullopt;
+  return static_cast<std::int64_t>(figure->value);
+}
+
+std::optional<AttainedCollective> read_entry(MapReader& reader) {
+  AttainedCollective entry;
+  reader.missing("op", fmt::format("one of {}", fmt::join(collective_names(), ", ")));
+  reader.missing("devices", "how many took part");
+  reader.missing("source", "where the figures come from");
+  const std::optional<std::size_t> collective = reader.one_of("op", collective_names());
+  const std::optional<std::int64_t> devices = read_count(reader, "devices", 2);
+  entry.nodes = read_count(reader, "nodes", 1).value_or(1);
+  const std::size_t problems_before = reader.problems().list().size();
+  const std::optional<Figure> first = read_bytes_figure(reader, "first", kSmallestVector);
+  if (!first && reader.problems().list().size() == problems_before) {
+    reader.problem("first_bytes", "missing, expected the size of the first figure");
+  }
+  entry.busbw_gbytes_per_s = read_rates(reader, "busbw_gbytes_per_s");
+  entry.source = reader.string("source").value_or("");
+  entry.note = reader.string("note").value_or("");
+  entry.assumed = reader.boolean("assumed").value_or(false);
+  reader.finish();
+  if (!collective || !devices || !first || entry.busbw_gbytes_per_s.empty()) return std::nullopt;
+  if (entry.nodes > *devices) {
+    reader.problem("nodes", fmt::format("found {}, expected at most the {} devices", entry.nodes, *devices));
+    return std::nullopt;
+  }
+  entry.collective = static_cast<Collective>(*collective);
+  entry.devices = *devices;
+  entry.first_bytes = first->value;
+  set_seconds(entry);
+  return entry;
+}
+
+}  // namespace
+
+std::vector<AttainedCollective> read_attained_collectives(MapReader& reader) {
+  std::vector<AttainedCollective> attained;
+  const Value* list = reader.list("collectives_attained");
+  if (list == nullptr) return attained;
+  for (std::size_t i = 0; i < list->items.size(); ++i) {
+    const std::string key = fmt::format("{}[{}]", reader.dotted("collectives_attained"), i);
+    if (list->items[i].kind != Value::Kind::map) {
+      reader.problem("collectives_attained", "expected a list of maps");
+      continue;
+    }
+    MapReader item(list->items[i], reader.source(), key, reader.problems());
+    if (auto entry = read_entry(item)) attained.push_back(std::move(*entry));
+  }
+  return attained;
+}
+
+}  // namespace zeroplan::describe

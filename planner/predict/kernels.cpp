@@ -1,0 +1,254 @@
+#include "planner/predict/kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "planner/predict/work.hpp"
+
+namespace zeroplan::predict {
+
+namespace {
+
+using describe::Precision;
+using program::Instruction;
+using program::Op;
+using program::StepProgram;
+
+constexpr double kTera = 1e12;
+constexpr double kGiga = 1e9;
+constexpr double kMicro = 1e-6;
+
+// What large products and streaming kernels reach of their peaks, where the profile has no measurement, by
+// architecture: A100 and H100 tables of the Azure benchmarking guide, MAMF of ml-engineering, NVIDIA forum
+// topic 79781 for Volta.
+struct Attainable {
+  std::string_view architecture;
+  double matmul = 0.8, memory = 0.85;
+};
+constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85},
+                                                 {"Ampere", 0.85, 0.834},
+                                                 {"Hopper", 0.80, 0.887},
+                                                 {"Blackwell", 0.776, 0.865},
+                                                 {"CDNA3", 0.51, 0.85}}};
+
+// What fused attention reaches of the peak, forward and backward together: FlashAttention 2 at 179.5 of 312
+// on an A100 (Azure guide), cuDNN at 484 to 591 forward and 370 to 474 backward of 989 on an H200.
+constexpr double kFusedAttention = 0.5;
+
+// Tiles that matrix libraries choose from, with what a smaller one loses by reading its operands more often.
+struct Tile {
+  double rows = 0, columns = 0, efficiency = 1;
+};
+constexpr std::array<Tile, 4> kTiles{{{256, 128, 1.0}, {128, 128, 0.95}, {128, 64, 0.8}, {32, 64, 0.4}}};
+// Filling and emptying the pipeline of a tile costs so many steps of the inner dimension.
+constexpr double kTileOverheadDepth = 32;
+
+double bytes_of(const StepProgram& program, const Instruction& instruction, std::size_t operand) {
+  const program::BufferId buffer = instruction.operands[operand].buffer;
+  if (buffer == program::kNoBuffer) return 0;
+  return static_cast<double>(program::bytes_of(program.buffers[buffer].type));
+}
+
+// `batch` products of C[m,n] = A[m,k] B[k,n], which move `bytes` in all.
+double product_seconds(const KernelRates& rates, double batch, double m, double n, double k, double bytes) {
+  double best = 0;
+  for (const Tile& tile : kTiles) {
+    const double tiles = batch * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
+    const double waves = std::ceil(tiles / rates.multiprocessors);
+    const double flops =
+        waves * rates.multiprocessors * tile.rows * tile.columns * 2 * (k + kTileOverheadDepth);
+    const double seconds = flops / (rates.matmul_flops_per_s * tile.efficiency);
+    if (best == 0 || seconds < best) best = seconds;
+  }
+  return std::max(best, bytes / rates.memory_bytes_per_s);
+}
+
+bool is_product(Op op) {
+  return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
+}
+
+bool is_fused_attention(Op op) { return op == Op::attention_forward || op == Op::attention_backward; }
+
+bool is_batched_product(Op op) {
+  return op == Op::attention_scores || op == Op::attention_values || op == Op::attention_values_backward ||
+         op == Op::attention_scores_backward;
+}
+
+// Kernels of the block and the loss that engines without fused ones run as several.
+bool is_elementwise(Op op) {
+  return op == Op::residual_add || op == Op::residual_backward || op == Op::activation_forward ||
+         op == Op::activation_backward || op == Op::rotary_forward || op == Op::rotary_backward ||
+         op == Op::softmax_forward || op == Op::softmax_backward || op == Op::norm_forward ||
+         op == Op::norm_backward || op == Op::cross_entropy_maximum || op == Op::cross_entropy_exponent ||
+         op == Op::cross_entropy_backward;
+}
+
+// Elements that each operand moves for every element of the instruction's first two dims' product, 0 where an
+// operand is small: the instruction set's table of operands, as counts.
+std::array<double, 4> moved_per_element(Op op) {
+  switch (op) {
+    case Op::fill_zero:
+      return {1, 0, 0, 0};
+    case Op::copy:
+    case Op::copy_to_host:
+    case Op::copy_to_device:
+      return {1, 1, 0, 0};
+    case Op::accumulate:
+    case Op::accumulate_host:
+      return {1, 2, 0, 0};
+    case Op::embedding_forward:
+      return {0, 1, 0, 1};
+    case Op::embedding_backward:
+      return {1, 0, 2, 0};
+    case Op::norm_forward:
+      return {1, 0, 1, 0};
+    case Op::softmax_forward:
+      return {1, 1, 0, 0};
+    case Op::softmax_backward:
+      return {1, 2, 0, 0};
+    case Op::dropout_forward:
+      return {1, 1, 1, 0};
+    case Op::activation_forward:
+      return {1, 1, 0, 0};
+    case Op::activation_backward:
+      return {1, 1, 1, 0};
+    case Op::residual_add:
+    case Op::residual_backward:
+      return {1, 0, 1, 1};
+    case Op::norm_backward:
+      return {1, 1, 0, 0};  // and dx twice, added by the caller
+    case Op::cross_entropy_maximum:
+    case Op::cross_entropy_exponent:
+      return {1, 0, 0, 0};
+    case Op::rotary_forward:
+    case Op::rotary_backward:
+      return {2, 0, 0, 0};
+    case Op::gradient_norm:
+      return {1, 0, 0, 0};
+    case Op::gradient_to_fp32:
+      return {1, 0, 1, 0};
+    default:
+      return {};
+  }
+}
+
+// Attention with its scores in memory: of each head, products with the scores as result and with them as
+// factor.
+double attention_product_seconds(const KernelRates& rates, const StepProgram& program,
+                                 const Instruction& instruction) {
+  const auto [sequences, length, heads, head_dim] = instruction.dims;
+  const double batch = static_cast<double>(sequences * heads);
+  const auto s = static_cast<double>(length);
+  const auto d = static_cast<double>(head_dim);
+  const double element = bytes_of(program, instruction, 0);
+  const double bytes = batch * (s * s + 2 * s * d) * element;
+  const double to_scores = product_seconds(rates, batch, s, s, d, bytes);
+  const double from_scores = product_seconds(rates, batch, s, d, s, bytes);
+  switch (instruction.op) {
+    case Op::attention_scores:
+      return to_scores;
+    case Op::attention_values:
+      return from_scores;
+    case Op::attention_values_backward:
+      return to_scores + from_scores;
+    default:
+      return 2 * from_scores;
+  }
+}
+
+}  // namespace
+
+KernelRates kernel_rates(const describe::Device& device, const describe::Plan& plan) {
+  KernelRates rates;
+  const auto value = [](const std::optional<describe::Figure>& figure) { return figure ? figure->value : 0; };
+  double peak = value(device.peak_fp32_tflops);
+  if (plan.precision == Precision::fp16) peak = value(device.peak_fp16_tflops);
+  if (plan.precision == Precision::bf16) peak = value(device.peak_bf16_tflops);
+  Attainable attainable;
+  for (const Attainable& known : kAttainable) {
+    if (device.architecture == known.architecture) attainable = known;
+  }
+  rates.matmul_flops_per_s = peak * kTera * attainable.matmul;
+  rates.attention_flops_per_s = peak * kTera * kFusedAttention;
+  rates.memory_bytes_per_s =
+      kGiga * (device.memory_measured_gbytes_per_s ? device.memory_measured_gbytes_per_s->value
+                                                   : attainable.memory * value(device.memory_gbytes_per_s));
+  rates.multiprocessors = std::max(1.0, value(device.multiprocessors));
+  const describe::Engine& engine = plan.engine;
+  rates.matmul_flops_per_s *= engine.matmul_fraction;
+  rates.attention_flops_per_s *= engine.matmul_fraction;
+  rates.kernel_gap_s = engine.kernel_gap_us * kMicro;
+  rates.host_issue_s = engine.host_issue_us * kMicro;
+  rates.elementwise_factor = engine.elementwise_factor;
+  return rates;
+}
+
+double moved_bytes(const StepProgram& program, const Instruction& instruction) {
+  const auto [first, second, third, fourth] = instruction.dims;
+  double elements = static_cast<double>(first);
+  switch (instruction.op) {
+    case Op::fill_zero:
+    case Op::copy:
+    case Op::copy_to_host:
+    case Op::copy_to_device:
+    case Op::accumulate:
+    case Op::accumulate_host:
+    case Op::dropout_forward:
+    case Op::dropout_backward:
+      break;
+    case Op::rotary_forward:
+    case Op::rotary_backward:
+      elements *= static_cast<double>(second) * static_cast<double>(third);
+      break;
+    case Op::gradient_norm:
+      break;
+    case Op::gradient_to_fp32:
+    case Op::optimizer_update:
+      elements = static_cast<double>(std::min(first, second));
+      break;
+    default:
+      elements *= static_cast<double>(second);
+  }
+  if (instruction.op == Op::optimizer_update) {
+    // The gradient and the parameter once, master and states both ways.
+    double bytes = bytes_of(program, instruction, 0) + bytes_of(program, instruction, 2);
+    for (const std::size_t operand : {1U, 3U, 4U, 5U}) bytes += 2 * bytes_of(program, instruction, operand);
+    return elements * bytes;
+  }
+  if (instruction.op == Op::cross_entropy_backward) {
+    return elements * (bytes_of(program, instruction, 0) + bytes_of(program, instruction, 5));
+  }
+  const std::array<double, 4> moved = moved_per_element(instruction.op);
+  double bytes = 0;
+  for (std::size_t i = 0; i < moved.size(); ++i) bytes += moved[i] * bytes_of(program, instruction, i);
+  if (instruction.op == Op::norm_backward) bytes += 2 * bytes_of(program, instruction, 4);
+  if (instruction.op == Op::residual_add || instruction.op == Op::residual_backward) {
+    bytes = 3 * bytes_of(program, instruction, 0);
+  }
+  return elements * bytes;
+}
+
+double kernel_seconds(const KernelRates& rates, const StepProgram& program, const Instruction& instruction) {
+  const auto dim = [&](std::size_t i) { return static_cast<double>(instruction.dims[i]); };
+  if (is_product(instruction.op)) {
+    const double m = dim(0);
+    const double n = dim(1);
+    const double k = dim(2);
+    const double bytes = m * k * bytes_of(program, instruction, 0) +
+                         n * k * bytes_of(program, instruction, 1) +
+                         m * n * bytes_of(program, instruction, 3);
+    if (instruction.op == Op::matmul_input_gradient) return product_seconds(rates, 1, m, k, n, bytes);
+    if (instruction.op == Op::matmul_weight_gradient) return product_seconds(rates, 1, n, k, m, bytes);
+    return product_seconds(rates, 1, m, n, k, bytes);
+  }
+  if (is_fused_attention(instruction.op)) {
+    return executed_flops(instruction) / 2 / rates.attention_flops_per_s;
+  }
+  if (is_batched_product(instruction.op)) return attention_product_seconds(rates, program, instruction);
+  const double factor = is_elementwise(instruction.op) ? rates.elementwise_factor : 1;
+  return factor * moved_bytes(program, instruction) / rates.memory_bytes_per_s;
+}
+
+}  // namespace zeroplan::predict

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "planner/describe/cluster.hpp"
+#include "planner/describe/plan.hpp"
+#include "planner/program/step_program.hpp"
+
+// How long one kernel takes on a device: a roofline of matrix units and memory, with what keeps kernels below
+// it.
+namespace zeroplan::predict {
+
+// What of a device and an engine times depend on; seconds, bytes and operations per second.
+struct KernelRates {
+  double matmul_flops_per_s = 0;     // large products reach this
+  double attention_flops_per_s = 0;  // fused attention, of the products that causality needs
+  double memory_bytes_per_s = 0;     // streaming kernels reach this
+  double multiprocessors = 1;
+  double kernel_gap_s = 0;        // between the end of a kernel and the start of the next
+  double host_issue_s = 0;        // of the host, to issue one kernel
+  double elementwise_factor = 1;  // traffic of what the engine does not fuse, over that of fused kernels
+};
+
+// From the device's profile; figures that nobody published are taken from the nearest architecture
+// (docs/equations.md). A processor is not described: matmul_flops_per_s is 0 then.
+KernelRates kernel_rates(const describe::Device& device, const describe::Plan& plan);
+
+// Seconds of a kernel on the device, without its gap. Structure, memory and collectives take none.
+double kernel_seconds(const KernelRates& rates, const program::StepProgram& program,
+                      const program::Instruction& instruction);
+
+// Bytes that a kernel reads and writes at least.
+double moved_bytes(const program::StepProgram& program, const program::Instruction& instruction);
+
+}  // namespace zeroplan::predict

@@ -1,0 +1,282 @@
+#include "planner/predict/links.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "planner/predict/nccl_constants.hpp"
+
+namespace zeroplan::predict {
+namespace {
+
+using describe::AttainedCollective;
+using describe::Cluster;
+using describe::Collective;
+using describe::Fabric;
+using program::Op;
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kGiga = 1e9;
+constexpr double kMicro = 1e-6;
+
+std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// A collective among n ranks on k nodes. Bytes of the whole vector x `share_sent` is what each rank sends in
+// a ring.
+struct Shape {
+  Collective collective = Collective::all_reduce;
+  double ranks = 1;
+  double nodes = 1;
+  double steps = 0;  // of a ring
+  double share_sent = 0;
+};
+
+Shape shape_of(Collective collective, double ranks, double nodes) {
+  const double passes = collective == Collective::all_reduce ? 2 : 1;
+  return {collective, ranks, nodes, passes * (ranks - 1), passes * (ranks - 1) / ranks};
+}
+
+// A broadcast is a ring of as many steps as a gather whose every rank sends the whole.
+Shape shape_of(Op op, const Placement& placement) {
+  const double ranks = static_cast<double>(placement.ranks);
+  const double nodes = static_cast<double>(placement.nodes);
+  if (op == Op::all_reduce) return shape_of(Collective::all_reduce, ranks, nodes);
+  if (op == Op::reduce_scatter) return shape_of(Collective::reduce_scatter, ranks, nodes);
+  Shape shape = shape_of(Collective::all_gather, ranks, nodes);
+  if (op == Op::broadcast) shape.share_sent = 1;
+  return shape;
+}
+
+double value_or(const std::optional<describe::Figure>& figure, double otherwise) {
+  return figure ? figure->value : otherwise;
+}
+
+// ---- what was measured ----
+
+// Attained at the largest size by this many ranks of one node; between two measured numbers of ranks in
+// proportion, beyond them as the nearest, but not above the largest where only some devices are `bridged`. 0
+// where nothing was measured.
+double attained_rate(const std::vector<AttainedCollective>& attained, Collective collective, double ranks,
+                     bool bridged) {
+  const AttainedCollective* below = nullptr;
+  const AttainedCollective* above = nullptr;
+  for (const AttainedCollective& entry : attained) {
+    if (entry.collective != collective || entry.nodes != 1) continue;
+    const double devices = static_cast<double>(entry.devices);
+    if (devices <= ranks && (below == nullptr || entry.devices > below->devices)) below = &entry;
+    if (devices >= ranks && (above == nullptr || entry.devices < above->devices)) above = &entry;
+  }
+  if (above == nullptr && (below == nullptr || bridged)) return 0;
+  if (below == nullptr) below = above;
+  if (above == nullptr) above = below;
+  const double low = below->busbw_gbytes_per_s.back();
+  const double high = above->busbw_gbytes_per_s.back();
+  if (above->devices == below->devices) return low;
+  const double part =
+      (ranks - static_cast<double>(below->devices)) / static_cast<double>(above->devices - below->devices);
+  return low + part * (high - low);
+}
+
+// The table by size to start from: of this collective if there is one, or of another.
+const AttainedCollective* find_table(const std::vector<AttainedCollective>& attained, Collective collective,
+                                     bool several_nodes) {
+  const AttainedCollective* found = nullptr;
+  for (const AttainedCollective& entry : attained) {
+    if (entry.seconds.size() < 2 || (entry.nodes > 1) != several_nodes) continue;
+    if (found == nullptr || (entry.collective == collective && found->collective != collective))
+      found = &entry;
+  }
+  return found;
+}
+
+// Time and size are interpolated in their logarithms; before the table the time stays, beyond it the rate.
+double table_seconds(const AttainedCollective& table, double bytes) {
+  const double position = std::log2(std::max(bytes, table.first_bytes) / table.first_bytes);
+  const std::size_t last = table.seconds.size() - 1;
+  if (position >= static_cast<double>(last)) {
+    return table.seconds[last] * bytes / std::ldexp(table.first_bytes, static_cast<int>(last));
+  }
+  const auto index = static_cast<std::size_t>(position);
+  const double part = position - static_cast<double>(index);
+  return table.seconds[index] * std::pow(table.seconds[index + 1] / table.seconds[index], part);
+}
+
+// A table of one shape applied to another: what the table takes beyond its own rate is in proportion to the
+// steps, less what an empty vector takes; the rest goes by the bytes sent at `bytes_per_s`. The proportion is
+// bounded so that time never falls with size.
+double scaled_seconds(const AttainedCollective& table, const Shape& shape, double bytes, double bytes_per_s) {
+  const Shape measured =
+      shape_of(table.collective, static_cast<double>(table.devices), static_cast<double>(table.nodes));
+  const double table_per_byte = measured.share_sent / (table.busbw_gbytes_per_s.back() * kGiga);
+  const double per_byte = shape.share_sent / bytes_per_s;
+  const double part = std::min(shape.steps / measured.steps, per_byte / table_per_byte);
+  return (1 - part) * table.seconds.front() + part * table_seconds(table, bytes) +
+         (per_byte - part * table_per_byte) * bytes;
+}
+
+// ---- inside a node ----
+
+// Links of a V100 that a ring of this many neighbours uses in the hybrid cube mesh of DGX-1: each has two
+// links or one to the three others of its quad, and two to the other quad.
+double cube_mesh_links(double ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 4 : 6; }
+
+bool over_pcie(const Cluster& cluster) {
+  if (cluster.node && cluster.node->fabric == Fabric::pcie) return true;
+  return value_or(cluster.device.nvlink_gbytes_per_s, 0) == 0;
+}
+
+// By the figures of the links, GB/s; not a number where none is known.
+double link_rate(const Cluster& cluster, double ranks) {
+  const describe::Device& device = cluster.device;
+  if (over_pcie(cluster)) return value_or(device.pcie_gbytes_per_s, kUnknown) * nccl::kPcieFraction;
+  const bool cube_mesh = cluster.node && cluster.node->fabric == Fabric::cube_mesh;
+  if (device.nvlink_links && device.nccl_link_gbytes_per_s) {
+    const double links = device.nvlink_links->value;
+    return (cube_mesh ? std::min(links, cube_mesh_links(ranks)) : links) *
+           device.nccl_link_gbytes_per_s->value;
+  }
+  const double nvlink = value_or(device.nvlink_gbytes_per_s, kUnknown);
+  return nccl::kLinkFraction *
+         (cluster.node ? value_or(cluster.node->link_gbytes_per_s_per_device, nvlink) : nvlink);
+}
+
+// In-switch reduction (NVLS) makes an all-reduce faster than the links; gathers and scatters stay on the
+// ring.
+double node_rate(const Cluster& cluster, const Shape& shape, double ranks) {
+  const std::vector<AttainedCollective>* lists[] = {
+      cluster.node ? &cluster.node->attained_collectives : nullptr, &cluster.device.attained_collectives};
+  const bool bridged = over_pcie(cluster);
+  for (const auto* attained : lists) {
+    if (attained == nullptr) continue;
+    if (const double rate = attained_rate(*attained, shape.collective, ranks, bridged); rate > 0) return rate;
+    const double all_reduce = attained_rate(*attained, Collective::all_reduce, ranks, bridged);
+    if (all_reduce > 0) return bridged ? all_reduce : std::fmin(all_reduce, link_rate(cluster, ranks));
+  }
+  return link_rate(cluster, ranks);
+}
+
+// NCCL's form for a ring with its best protocol, and what measurements add.
+double ring_seconds(const Cluster& cluster, const Shape& shape, double bytes, double bytes_per_s) {
+  const auto& hop = over_pcie(cluster) ? nccl::kRingPcieHopUs : nccl::kRingNvlinkHopUs;
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t protocol = 0; protocol < hop.size(); ++protocol) {
+    const double latency = kMicro * (nccl::kRingBaseUs[protocol] + shape.steps * hop[protocol]);
+    best = std::min(best, latency + bytes * shape.share_sent / (bytes_per_s * nccl::kProtocolRate[protocol]));
+  }
+  const double measured_steps = 2 * (nccl::kMissingRanks - 1);
+  return best + kMicro * nccl::kMissingUsPerRootByte * std::sqrt(bytes) * shape.steps / measured_steps;
+}
+
+double node_seconds(const Cluster& cluster, const Shape& shape, double bytes) {
+  const double bytes_per_s = node_rate(cluster, shape, shape.ranks) * kGiga;
+  if (!(bytes_per_s > 0)) return kUnknown;
+  const AttainedCollective* table =
+      cluster.node ? find_table(cluster.node->attained_collectives, shape.collective, false) : nullptr;
+  if (table == nullptr) table = find_table(cluster.device.attained_collectives, shape.collective, false);
+  if (table != nullptr) return scaled_seconds(*table, shape, bytes, bytes_per_s);
+  return ring_seconds(cluster, shape, bytes, bytes_per_s);
+}
+
+// ---- over nodes ----
+
+// Attained by all interfaces of a node together, GB/s.
+double wire_rate(const describe::Node& node) {
+  for (const AttainedCollective& entry : node.attained_collectives) {
+    if (entry.nodes > 1) return entry.busbw_gbytes_per_s.back();
+  }
+  return value_or(node.internode_gbytes_per_s, kUnknown) * nccl::kWireFraction;
+}
+
+// A ring crosses each node once, so a node's interfaces carry the bus bandwidth of all its groups together; a
+// rank reaches the interfaces nearest to it.
+double wire_share(const describe::Node& node, const Placement& placement) {
+  const double nics = std::max(1.0, value_or(node.nics, 1));
+  const double nics_per_device = std::max(1.0, nics / static_cast<double>(node.devices));
+  const double reached =
+      std::min(1.0, static_cast<double>(placement.ranks_per_node) * nics_per_device / nics);
+  return std::min(reached, 1 / static_cast<double>(placement.groups_sharing));
+}
+
+double internode_ring_seconds(const Cluster& cluster, const Shape& shape, double bytes, double bytes_per_s) {
+  const bool all_reduce = shape.collective == Collective::all_reduce;
+  const double crossings = (all_reduce ? 2 : 1) * (shape.nodes - 1);
+  const double hop = over_pcie(cluster) ? nccl::kRingPcieHopUs[2] : nccl::kRingNvlinkHopUs[2];
+  double latency = nccl::kSimpleBaseUs + (shape.steps - crossings) * hop + crossings * nccl::kNetworkHopUs;
+  if (all_reduce) {
+    const bool before_ampere = value_or(cluster.device.compute_capability, nccl::kAmpere) < nccl::kAmpere;
+    latency *= before_ampere ? nccl::kInternodeAllReduceBeforeAmpere : nccl::kInternodeAllReduce;
+  }
+  return kMicro * latency + bytes * shape.share_sent / bytes_per_s;
+}
+
+double tree_correction(double bytes) {
+  constexpr double kLast = static_cast<double>(nccl::kTreeCorrection.size() - 1);
+  const double position =
+      std::clamp(std::log2(std::max(bytes, 1.0) / nccl::kTreeCorrectionFirstBytes), 0.0, kLast);
+  const auto index = std::min(static_cast<std::size_t>(position), nccl::kTreeCorrection.size() - 2);
+  const double part = position - static_cast<double>(index);
+  return nccl::kTreeCorrection[index] +
+         part * (nccl::kTreeCorrection[index + 1] - nccl::kTreeCorrection[index]);
+}
+
+// On two nodes a tree puts each byte on the wire once, half of what goes inside the nodes, so it may exceed
+// the wire (https://github.com/NVIDIA/nccl/issues/946); on more it is bound by the wire as a ring is.
+double tree_seconds(const Cluster& cluster, const Shape& shape, double bytes, double wire_gbytes_per_s) {
+  const double ranks_per_node = shape.ranks / shape.nodes;
+  const double fraction = nccl::kTreeRate * tree_correction(bytes);
+  double rate = shape.nodes <= 2 ? 2 * wire_gbytes_per_s : fraction * wire_gbytes_per_s;
+  if (ranks_per_node > 1) rate = std::fmin(rate, fraction * link_rate(cluster, ranks_per_node));
+  const double latency = nccl::kSimpleBaseUs + 2 * ((ranks_per_node - 1) * nccl::kTreeHopUs +
+                                                    std::log2(shape.nodes) * nccl::kNetworkHopUs);
+  return kMicro * latency + 2 * bytes / (rate * kGiga);
+}
+
+double internode_seconds(const Cluster& cluster, const Placement& placement, const Shape& shape,
+                         double bytes) {
+  if (!cluster.node) return kUnknown;
+  const double ranks_per_node = static_cast<double>(placement.ranks_per_node);
+  const double wire = wire_rate(*cluster.node) * wire_share(*cluster.node, placement);
+  if (!(wire > 0)) return kUnknown;
+  const double inside = placement.ranks_per_node > 1 ? node_rate(cluster, shape, ranks_per_node) : wire;
+  const double bytes_per_s = std::fmin(wire, inside) * kGiga;
+  double seconds = internode_ring_seconds(cluster, shape, bytes, bytes_per_s);
+  if (shape.collective == Collective::all_reduce) {
+    seconds = std::min(seconds, tree_seconds(cluster, shape, bytes, wire));
+  }
+  if (const auto* table = find_table(cluster.node->attained_collectives, shape.collective, true)) {
+    seconds = std::max(seconds, scaled_seconds(*table, shape, bytes, bytes_per_s));
+  }
+  return seconds;
+}
+
+}  // namespace
+
+Placement place_group(const program::StepProgram& program, program::Group group, const Cluster& cluster) {
+  const std::int64_t per_node = cluster.devices_per_node;
+  const std::int64_t tensor = program.tensor_parallel.size;
+  Placement placement;
+  if (group == program::Group::tensor_parallel) {
+    placement.ranks = tensor;
+    const bool aligned = per_node % tensor == 0 || tensor % per_node == 0;
+    placement.nodes = aligned ? ceil_of(tensor, per_node) : ceil_of(tensor - 1, per_node) + 1;
+    placement.ranks_per_node = ceil_of(tensor, placement.nodes);
+    placement.groups_sharing = std::max<std::int64_t>(1, per_node / placement.ranks_per_node);
+  } else if (group == program::Group::data_parallel) {
+    const std::int64_t places = std::max<std::int64_t>(1, per_node / tensor);  // of one group on a node
+    placement.ranks = program.data_parallel.size;
+    placement.ranks_per_node = std::min(placement.ranks, places);
+    placement.nodes = ceil_of(placement.ranks, places);
+    placement.groups_sharing = std::min(tensor, per_node);
+  }
+  return placement;
+}
+
+double collective_seconds(const Cluster& cluster, const Placement& placement, Op collective, double bytes) {
+  if (placement.ranks <= 1) return 0;
+  const Shape shape = shape_of(collective, placement);
+  return placement.nodes > 1 ? internode_seconds(cluster, placement, shape, bytes)
+                             : node_seconds(cluster, shape, bytes);
+}
+
+}  // namespace zeroplan::predict
