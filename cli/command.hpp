@@ -77,5 +77,7 @@ Answer models(const Request& request);
 Answer hw(const Request& request);
 Answer validate(const Request& request);
 std::vector<OptionSpec> validate_options();
+Answer accuracy(const Request& request);
+std::vector<OptionSpec> accuracy_options();
 
 }  // namespace zeroplan::cli

@@ -77,6 +77,21 @@ std::span<const Command> commands() {
         {"hw detect", "this machine"}},
        false,
        hw},
+      {"accuracy",
+       "FILE...",
+       "predictions against CSV files of measured runs",
+       "Predicts every run of the files, as far as it can be described, and compares memory, step time and\n"
+       "whether it fitted with what was measured: by source, GPU and ZeRO stage, with the worst runs, and "
+       "why\n"
+       "runs are left out. A FILE has the columns of measured_runs.csv or of vtrain_runs.csv "
+       "(docs/accuracy.md).",
+       {{"accuracy tests/reference/runs/measured_runs.csv",
+         "published runs, of which this repository has a "
+         "copy"},
+        {"accuracy mine.csv --quality ABC -o csv", "runs of your own, one row per group"}},
+       false,
+       accuracy,
+       accuracy_options()},
   };
   return list;
 }

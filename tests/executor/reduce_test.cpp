@@ -38,7 +38,7 @@ TEST_CASE("16-bit reductions: fp32 in the order of the sources, rounded once") {
   constexpr std::size_t kCount = 0x10000 + 21;
   for (const DataType type : {DataType::fp16, DataType::bf16}) {
     for (const Reduction reduction : {Reduction::sum, Reduction::maximum}) {
-      for (const std::size_t ranks : {2, 3, 5}) {
+      for (const std::size_t ranks : {std::size_t{2}, std::size_t{3}, std::size_t{5}}) {
         CAPTURE(ranks);
         CAPTURE(static_cast<int>(type));
         std::mt19937 generator(3);
@@ -51,6 +51,7 @@ TEST_CASE("16-bit reductions: fp32 in the order of the sources, rounded once") {
         }
         const auto before = vectors;
         std::vector<const std::byte*> sources;
+        sources.reserve(ranks);
         for (auto& vector : vectors) sources.push_back(reinterpret_cast<const std::byte*>(vector.data()));
         std::vector<std::uint16_t> other(kCount);
         std::byte* const destinations[] = {reinterpret_cast<std::byte*>(vectors[0].data()),

@@ -1,0 +1,168 @@
+#include "planner/accuracy/modelled_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <variant>
+
+#include "tests/accuracy/published_runs.hpp"
+
+using namespace zeroplan;
+using namespace zeroplan::accuracy;
+using namespace zeroplan::describe;
+
+namespace {
+
+ModelledRun modelled(const Run& run) {
+  const auto result = model_run(run);
+  if (const auto* reason = std::get_if<NotModelled>(&result)) FAIL(reason->reason);
+  return std::get<ModelledRun>(result);
+}
+
+std::string reason(const Run& run) {
+  const auto result = model_run(run);
+  const auto* found = std::get_if<NotModelled>(&result);
+  return found == nullptr ? "modelled" : found->reason;
+}
+
+// A run that is modelled, to break one thing of.
+Run plain_run() { return test::measured_run("bigscience-tr3m-1B3-001"); }
+
+}  // namespace
+
+TEST_CASE("MPT-70b on 512 H100: FSDP, full shard, full recomputation") {
+  const auto [model, plan, cluster, memory_known] = modelled(test::measured_run("llm-foundry-001"));
+  // Published: 64.8624 billion parameters.
+  CHECK(static_cast<double>(count_parameters(model, plan.sequence)) ==
+        doctest::Approx(64.8624e9).epsilon(2e-4));
+  CHECK(plan.engine.name == "fsdp2");
+  CHECK(plan.zero_stage == 3);
+  CHECK(plan.data_parallel == 512);
+  CHECK(plan.global_batch() == 4096);
+  CHECK(plan.recompute == Recompute::full);
+  CHECK(plan.attention == AttentionKernel::flash);
+  CHECK(plan.precision == Precision::bf16);
+  CHECK_FALSE(plan.dropout);
+  CHECK(cluster.name == "dgx-h100");
+  CHECK(cluster.nodes == 64);
+  CHECK(memory_known);
+}
+
+TEST_CASE("a Megatron test with tensor parallelism and grouped queries on A100") {
+  const auto [model, plan, cluster, memory_known] = modelled(test::measured_run("megatron-lm-golden-005"));
+  CHECK(model.kv_heads == 8);
+  CHECK_FALSE(model.tied_embeddings);  // the notes say so
+  CHECK(plan.engine.name == "megatron");
+  CHECK(plan.zero_stage == 1);
+  CHECK(plan.data_parallel == 2);
+  CHECK(plan.tensor_parallel == 4);
+  CHECK(plan.gradient_accumulation == 2);
+  CHECK(plan.recompute == Recompute::none);
+  CHECK(cluster.device.name == "a100-80gb");
+  CHECK(cluster.devices() == 8);
+}
+
+TEST_CASE("two nodes of four V100 on Omni-Path: no preset, the network of the file") {
+  const auto [model, plan, cluster, memory_known] = modelled(plain_run());
+  CHECK(plan.engine.name == "deepspeed");
+  CHECK(plan.attention == AttentionKernel::materialized);
+  CHECK(plan.dropout);
+  CHECK(cluster.device.name == "v100-32gb");
+  CHECK(cluster.nodes == 2);
+  CHECK(cluster.devices_per_node == 4);
+  REQUIRE(cluster.node.has_value());
+  CHECK(cluster.node->fabric == Fabric::cube_mesh);
+  CHECK(cluster.node->nics->value == 4);
+  CHECK(cluster.node->internode_gbytes_per_s->value == 50);  // 4 links x 100 Gbit/s / 8
+}
+
+TEST_CASE("ZeRO-Offload on one GPU of a DGX-2") {
+  const auto [model, plan, cluster, memory_known] = modelled(test::measured_run("deepspeed-tutorial-004"));
+  CHECK(plan.offload == Offload::optimizer);
+  CHECK(plan.zero_stage == 2);
+  CHECK(plan.micro_batch == 10);
+  CHECK(cluster.name == "dgx2");
+  CHECK(cluster.devices() == 1);
+}
+
+TEST_CASE("a GPU whose memory is not stated has no verdict") {
+  const auto [model, plan, cluster, memory_known] = modelled(test::measured_run("ds-autotuning-003"));
+  CHECK_FALSE(memory_known);
+  CHECK(cluster.name == "dgx2");
+}
+
+TEST_CASE("a vtrain row: fp16, full recomputation, 800 Gbit/s a node") {
+  const auto [model, plan, cluster, memory_known] = modelled(test::vtrain_runs()[1]);
+  CHECK(plan.engine.name == "megatron");
+  CHECK(plan.tensor_parallel == 2);
+  CHECK(plan.data_parallel == 32);
+  CHECK(plan.gradient_accumulation == 2);  // 512 / (8 x 32)
+  CHECK(plan.precision == Precision::fp16);
+  CHECK(plan.recompute == Recompute::full);
+  CHECK(cluster.nodes == 8);
+  CHECK(cluster.node->internode_gbytes_per_s->value == 100);
+}
+
+TEST_CASE("networks as sources write them") {
+  const auto gbytes = [](const std::string& words) {
+    Run run = plain_run();
+    run.interconnect = words;
+    Cluster cluster = resolve_cluster("dgx-a100", {}, {});
+    run.gpus_per_node = 8;
+    apply_interconnect(run, cluster);
+    return cluster.node->internode_gbytes_per_s->value;
+  };
+  CHECK(gbytes("1600 Gbps/node RoCE") == 200);
+  CHECK(gbytes("NVLink; 4x100 Gb/s RoCE per node") == 50);
+  CHECK(gbytes("NVSwitch; 8 x 200 Gb/s HDR InfiniBand per node") == 200);
+  CHECK(gbytes("NVLink; 400 Gb/s RDMA CX-7 per GPU") == 400);
+  CHECK(gbytes("NVSwitch in node; 100 Gb/s (1 IB) inter-node") == 12.5);
+  CHECK(gbytes("NVLink; 4 Omni-Path links per node") == 50);
+  CHECK(gbytes("NVLink (DGX)") == 200);  // the preset's
+}
+
+TEST_CASE("what cannot be modelled says why") {
+  CHECK(reason(plain_run()) == "modelled");
+  const auto changed = [](auto change) {
+    Run run = plain_run();
+    change(run);
+    return reason(run);
+  };
+  CHECK(changed([](Run& run) { run.pipeline_parallel = 2; }) == "pipeline parallelism");
+  CHECK(changed([](Run& run) { run.context_parallel = 2; }) == "context parallelism");
+  CHECK(changed([](Run& run) { run.expert_parallel = 2; }) == "expert parallelism");
+  CHECK(changed([](Run& run) { run.gpu_family = "mixed"; }) == "a mixture of GPUs");
+  CHECK(changed([](Run& run) { run.gpu_family = "GH200"; }) == "no hardware preset for GH200-32GB");
+  CHECK(changed([](Run& run) { run.gpu_family.clear(); }) == "GPU not stated");
+  CHECK(changed([](Run& run) { run.precision = "FP8-CS"; }) == "fp8 or fp4 products");
+  CHECK(changed([](Run& run) { run.precision.clear(); }) == "precision not stated");
+  CHECK(changed([](Run& run) { run.compile = "yes"; }) == "a compiled step");
+  CHECK(changed([](Run& run) { run.micro_batch.reset(); }) == "batch not stated");
+  CHECK(changed([](Run& run) { run.zero_stage.reset(); }) == "ZeRO stage not stated");
+  CHECK(changed([](Run& run) { run.recompute = "selective (op)"; }) ==
+        "recomputation of some operations or layers");
+  CHECK(changed([](Run& run) { run.layers.reset(); }) == "the model's shape is not stated");
+  CHECK(changed([](Run& run) { run.model = "T5-3B (enc-dec)"; }) == "an encoder or encoder-decoder model");
+  CHECK(changed([](Run& run) { run.data_parallel = 4; }) == "GPUs are not dp x tp");
+  CHECK(changed([](Run& run) { run.memory.reset(), run.step_seconds.reset(); }) ==
+        "nothing measured: no memory, step time or OOM");
+  CHECK(changed([](Run& run) { run.sharding = "optimizer-state sharding within 4 ranks"; }) ==
+        "states sharded over a part of the ranks");
+  CHECK(changed([](Run& run) { run.sharding = "optimizer-state sharding within 8 ranks"; }) == "modelled");
+  CHECK(changed([](Run& run) { run.heads = 15; }).starts_with("refused by the planner: "));
+}
+
+TEST_CASE("a model of unknown name is told by its parameter count") {
+  // Llama-2-7B: 6.738 billion; the same shape as a GPT block would be 5.7.
+  Run run = plain_run();
+  run.model = "mine";
+  run.layers = 32;
+  run.hidden = 4096;
+  run.heads = run.kv_heads = 32;
+  run.ffn = 11008;
+  run.vocabulary = 32000;
+  run.parameters_billions = 6.74;
+  CHECK(modelled(run).model.gated_ffn);
+  run.parameters_billions = 9;
+  CHECK(reason(run) == "the kind of model is not known by its name or its parameter count");
+}
