@@ -81,7 +81,8 @@ bool is_elementwise(Op op) {
   return op == Op::residual_add || op == Op::residual_backward || op == Op::activation_forward ||
          op == Op::activation_backward || op == Op::rotary_forward || op == Op::rotary_backward ||
          op == Op::softmax_forward || op == Op::softmax_backward || op == Op::norm_forward ||
-         op == Op::norm_backward || op == Op::cross_entropy_maximum || op == Op::cross_entropy_exponent ||
+         op == Op::norm_backward || op == Op::dropout_forward || op == Op::dropout_backward ||
+         op == Op::cross_entropy_maximum || op == Op::cross_entropy_exponent ||
          op == Op::cross_entropy_backward;
 }
 
@@ -110,6 +111,8 @@ std::array<double, 4> moved_per_element(Op op) {
       return {1, 2, 0, 0};
     case Op::dropout_forward:
       return {1, 1, 1, 0};
+    case Op::dropout_backward:
+      return {1, 2, 0, 0};
     case Op::activation_forward:
       return {1, 1, 0, 0};
     case Op::activation_backward:

@@ -101,6 +101,7 @@ TEST_CASE("a vtrain row: fp16, full recomputation, 800 Gbit/s a node") {
   CHECK(plan.recompute == Recompute::full);
   CHECK(cluster.nodes == 8);
   CHECK(cluster.node->internode_gbytes_per_s->value == 100);
+  CHECK(modelled(test::vtrain_runs().back()).plan.recompute == Recompute::none);  // on one node
 }
 
 TEST_CASE("networks as sources write them") {

@@ -68,7 +68,6 @@ class Clocks {
       case Op::reduce_scatter:
       case Op::all_gather: {
         const double seconds = collective(instruction);
-        host_ += rates_.host_issue_s;
         if (instruction.group == Group::tensor_parallel || phase_ == Phase::step) {
           compute_ = std::max({compute_, host_, communication_}) + seconds;
           communication_ = compute_;

@@ -36,8 +36,9 @@ struct Constant {
   Field field;
   double most;
 };
-constexpr std::array<Constant, 3> kConstants{
+constexpr std::array<Constant, 4> kConstants{
     {{"matmul_fraction", &describe::Engine::matmul_fraction, 1},
+     {"kernel_gap_us", &describe::Engine::kernel_gap_us, 1000},
      {"host_issue_us", &describe::Engine::host_issue_us, 1000},
      {"elementwise_factor", &describe::Engine::elementwise_factor, 20}}};
 
@@ -111,7 +112,7 @@ int main(int argc, char** argv) {
   }
   std::vector<FittedRun> runs;
   for (int i = 2; i < argc; ++i) add_runs(argv[i], argv[1], runs);
-  Values values{0.9, 40, 1.5};
+  Values values{0.9, 10, 40, 1.5};
   double best = loss_of(errors_of(runs, values, true));
   for (const double step : {0.3, 0.15, 0.07, 0.03, 0.01}) {
     for (bool moved = true; moved;) {
