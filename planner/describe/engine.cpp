@@ -74,6 +74,7 @@ Engine read_engine_yaml(const Document& document) {
   read_flag(map, "tied_gradient_apart", engine.tied_gradient_apart);
   read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
   read_real(map, "matmul_fraction", 0.01, 1.5, engine.matmul_fraction);
+  read_real(map, "attention_fraction", 0.01, 2, engine.attention_fraction);
   read_real(map, "kernel_gap_us", 0, 1000, engine.kernel_gap_us);
   read_real(map, "host_issue_us", 0, 1000, engine.host_issue_us);
   read_real(map, "elementwise_factor", 0.1, 20, engine.elementwise_factor);

@@ -55,9 +55,10 @@ struct Engine {
   // rounding).
   double allocator_slack = 0;
   // ---- pace; docs/engines.md says what it is read for ----
-  double matmul_fraction = 1;  // of what large products reach on the device
-  double kernel_gap_us = 2;    // between two kernels
-  double host_issue_us = 5;    // of the host, to issue a kernel
+  double matmul_fraction = 1;     // of what large products reach on the device
+  double attention_fraction = 1;  // the same of fused attention
+  double kernel_gap_us = 2;       // between two kernels
+  double host_issue_us = 5;       // of the host, to issue a kernel
   double elementwise_factor =
       1;  // traffic of norms, activations, residuals, softmax and loss over fused kernels'
   // Host memory for offloaded state is this many times its size (pinned staging, copies).

@@ -181,7 +181,7 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
   rates.multiprocessors = std::max(1.0, value(device.multiprocessors));
   const describe::Engine& engine = plan.engine;
   rates.matmul_flops_per_s *= engine.matmul_fraction;
-  rates.attention_flops_per_s *= engine.matmul_fraction;
+  rates.attention_flops_per_s *= engine.attention_fraction;
   rates.kernel_gap_s = engine.kernel_gap_us * kMicro;
   rates.host_issue_s = engine.host_issue_us * kMicro;
   rates.elementwise_factor = engine.elementwise_factor;

@@ -86,7 +86,7 @@ class Delays {
   }
 
  private:
-  std::array<Row, kReady> rows_;
+  std::array<Row, kReady> rows_{};
 };
 
 class Timeline {
@@ -105,8 +105,7 @@ class Timeline {
   bool is_known() const { return rates_.matmul_flops_per_s > 0 && rates_.memory_bytes_per_s > 0; }
 
   StepTime read() {
-    for (std::size_t i = 0; i < program_.code.size(); ++i) {
-      const Instruction& instruction = program_.code[i];
+    for (const Instruction& instruction : program_.code) {
       switch (instruction.op) {
         case Op::phase:
           phase_ = static_cast<Phase>(instruction.dims[0]);

@@ -319,10 +319,10 @@ TEST_CASE("collectives: the tables that were collected, and the time of each siz
   check_table(find_node("p6-b200").attained_collectives, "b200_4nodes_32gpu_efa", 32768, 32, 4);
 
   const auto has_source = [&](const AttainedCollective& entry) {
-    for (const auto& source : collected["sources"]) {
-      if (source.second.as<std::string>() == entry.source) return true;
-    }
-    return false;
+    const YAML::Node sources = collected["sources"];
+    return std::any_of(sources.begin(), sources.end(), [&](const auto& source) {
+      return source.second.template as<std::string>() == entry.source;
+    });
   };
   std::size_t entries = 0;
   for (const HardwareName& preset : preset_hardware_names()) {

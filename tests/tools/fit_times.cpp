@@ -36,8 +36,9 @@ struct Constant {
   Field field;
   double most;
 };
-constexpr std::array<Constant, 4> kConstants{
+constexpr std::array<Constant, 5> kConstants{
     {{"matmul_fraction", &describe::Engine::matmul_fraction, 1},
+     {"attention_fraction", &describe::Engine::attention_fraction, 2},
      {"kernel_gap_us", &describe::Engine::kernel_gap_us, 1000},
      {"host_issue_us", &describe::Engine::host_issue_us, 1000},
      {"elementwise_factor", &describe::Engine::elementwise_factor, 20}}};
@@ -105,19 +106,33 @@ void show(const char* what, const Errors& errors) {
 
 }  // namespace
 
+// Arguments: the engine, `-NAME` for each constant that stays at its default, and files of runs.
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fmt::print(stderr, "usage: {} ENGINE RUNS.csv...\n", argv[0]);
+    fmt::print(stderr, "usage: {} ENGINE [-CONSTANT...] RUNS.csv...\n", argv[0]);
     return 2;
   }
   std::vector<FittedRun> runs;
-  for (int i = 2; i < argc; ++i) add_runs(argv[i], argv[1], runs);
-  Values values{0.9, 10, 40, 1.5};
+  Values values{0.9, 0.8, 10, 40, 1.5};
+  std::array<bool, kConstants.size()> stays{};
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (!argument.starts_with('-')) {
+      add_runs(argv[i], argv[1], runs);
+      continue;
+    }
+    for (std::size_t c = 0; c < kConstants.size(); ++c) {
+      if (argument.substr(1) != kConstants[c].name) continue;
+      stays[c] = true;
+      values[c] = describe::Engine{}.*kConstants[c].field;
+    }
+  }
   double best = loss_of(errors_of(runs, values, true));
   for (const double step : {0.3, 0.15, 0.07, 0.03, 0.01}) {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t c = 0; c < kConstants.size(); ++c) {
+        if (stays[c]) continue;
         double& value = values[c];
         for (const double factor : {std::exp(step), std::exp(-step)}) {
           const double before = value;
@@ -133,8 +148,9 @@ int main(int argc, char** argv) {
       }
     }
   }
-  for (std::size_t c = 0; c < kConstants.size(); ++c)
-    fmt::print("{}: {:.3g}\n", kConstants[c].name, values[c]);
+  for (std::size_t c = 0; c < kConstants.size(); ++c) {
+    if (!stays[c]) fmt::print("{}: {:.3g}\n", kConstants[c].name, values[c]);
+  }
   show("fitted", errors_of(runs, values, true));
   show("held out", errors_of(runs, values, false));
 }

@@ -75,7 +75,7 @@ std::string Control::activity() const {
 
 bool Control::stopped() const {
   const std::lock_guard lock(mutex_);
-  return verdict_.has_value();
+  return verdict_.has_value() || report_.has_value();
 }
 
 void Control::report(Report report) {

@@ -48,8 +48,9 @@ class Control {
   void set_activity(std::string activity);
   std::string activity() const;
 
+  // There is a verdict, or this rank has reported and so takes part in nothing more.
   bool stopped() const;
-  // Ready to be read once stopped().
+  // Ready to be read once there is a verdict.
   int stopped_descriptor() const { return stopped_.descriptor(); }
 
   // Reports and goes on: the verdict is there later. Only the first report counts.
