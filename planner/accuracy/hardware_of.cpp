@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
 
 #include "planner/accuracy/modelled_run.hpp"
 #include "planner/accuracy/words.hpp"
@@ -50,24 +49,55 @@ struct Network {
   double gbits_per_s = 0;
 };
 
+// Takes `end` off the end of `text`, with the blanks before it; false where it does not stand there.
+bool take_end(std::string_view& text, std::string_view end) {
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  if (!text.ends_with(end)) return false;
+  text.remove_suffix(end.size());
+  return true;
+}
+
+// Takes the whole number at the end of `text`, with the blanks behind it.
+std::optional<double> take_number(std::string_view& text) {
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  std::string_view digits = text;
+  while (!text.empty() && text.back() >= '0' && text.back() <= '9') text.remove_suffix(1);
+  digits.remove_prefix(text.size());
+  if (digits.empty() || digits.size() > 9) return std::nullopt;
+  return std::stod(std::string(digits));
+}
+
+// The number before the first `unit` that has one, and what stands before that number.
+std::optional<std::pair<double, std::string_view>> number_before(std::string_view text,
+                                                                 std::string_view unit) {
+  for (std::size_t at = text.find(unit); at != std::string_view::npos; at = text.find(unit, at + 1)) {
+    std::string_view before = text.substr(0, at);
+    if (const auto number = take_number(before)) return std::pair(*number, before);
+  }
+  return std::nullopt;
+}
+
 // "8x200 Gb/s HDR IB per node", "400 Gb/s RDMA per GPU", "1600 Gbps/node RoCE", "4 Omni-Path links per node".
 std::optional<Network> network_of(const Run& run) {
-  static const std::regex rate_words(R"((?:(\d+) ?x ?)?(\d+) ?(?:Gb/s|Gbps|Gbit/s))");
-  static const std::regex omni_path_words(R"(Omni-Path.*\((\d+) links\)|(\d+) Omni-Path links)");
   constexpr double kOmniPathGbits = 100;  // a link of the 100 series
-  std::smatch match;
-  if (std::regex_search(run.interconnect, match, omni_path_words)) {
-    const double links = std::stod(match[1].matched ? match[1].str() : match[2].str());
-    return Network{links, links * kOmniPathGbits};
+  const std::string_view words = run.interconnect;
+  if (words.find("Omni-Path") != std::string_view::npos) {
+    auto links = number_before(words, "Omni-Path links");
+    if (!links) links = number_before(words, "links)");
+    if (links) return Network{links->first, links->first * kOmniPathGbits};
   }
-  if (!std::regex_search(run.interconnect, match, rate_words)) return std::nullopt;
-  const double rate = std::stod(match[2].str());
-  if (mentions(run.interconnect, "per GPU")) {
-    const auto cards = static_cast<double>(run.gpus_per_node.value_or(8));
-    return Network{cards, cards * rate};
+  for (const std::string_view unit : {"Gb/s", "Gbps", "Gbit/s"}) {
+    const auto found = number_before(words, unit);
+    if (!found) continue;
+    auto [rate, before] = *found;
+    if (mentions(words, "per GPU")) {
+      const auto cards = static_cast<double>(run.gpus_per_node.value_or(8));
+      return Network{cards, cards * rate};
+    }
+    const double cards = take_end(before, "x") ? take_number(before).value_or(0) : 0;
+    return Network{cards, rate * std::max(cards, 1.0)};
   }
-  const double cards = match[1].matched ? std::stod(match[1].str()) : 0;
-  return Network{cards, rate * std::max(cards, 1.0)};
+  return std::nullopt;
 }
 
 // A node for which there is no preset: what is known of its GPU and what the file says.

@@ -81,7 +81,7 @@ TEST_CASE("predictions of the published runs are no worse than the committed sum
   const json before = json::parse(read_file(kFolder + "summary.json"));
   REQUIRE(before.size() > 5);
   for (const auto& item : before.items()) {
-    const std::string source = item.key();
+    const std::string& source = item.key();
     CAPTURE(source);
     REQUIRE(now.contains(source));
     check_no_worse(item.value(), now[source]);
