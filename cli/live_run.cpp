@@ -12,6 +12,7 @@
 #include "executor/communicator/sockets/socket_communicator.hpp"
 #include "executor/communicator/threads/thread_communicator.hpp"
 #include "executor/modules.hpp"
+#include "executor/process_memory.hpp"
 #include "executor/training.hpp"
 #include "planner/program/compile.hpp"
 #include "reports/numbers.hpp"
@@ -44,7 +45,7 @@ void limit_memory(const LiveRun& run) {
   const Bytes share = describe::host_memory_bytes() / (threads ? 1 : ranks_here(run.plan, run.launch));
   rlimit limit{};
   if (::getrlimit(RLIMIT_DATA, &limit) != 0) return;
-  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(share));
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(executor::data_bytes() + share));
   ::setrlimit(RLIMIT_DATA, &limit);
 }
 

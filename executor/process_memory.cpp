@@ -30,6 +30,7 @@ Bytes status_bytes(const std::string& key) {
 }  // namespace
 
 Bytes resident_bytes() { return status_bytes("VmRSS:"); }
+Bytes data_bytes() { return status_bytes("VmData:"); }
 Bytes peak_resident_bytes() { return status_bytes("VmHWM:"); }
 
 void reset_peak_resident() {

@@ -10,6 +10,8 @@ namespace zeroplan::executor {
 // Resident set now, and the highest since the last reset. 0 where the system does not say.
 Bytes resident_bytes();
 Bytes peak_resident_bytes();
+// What RLIMIT_DATA counts: private memory that may be written, used or not.
+Bytes data_bytes();
 // From here on the highest counts anew. Without effect where the system does not allow it; then what was
 // reached before counts too.
 void reset_peak_resident();
