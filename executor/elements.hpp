@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <cstdint>
 
 #include "executor/half.hpp"
 #include "executor/tensor.hpp"

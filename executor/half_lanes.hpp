@@ -35,24 +35,31 @@ inline bool supported() {
 }
 #endif
 
-struct Fp32 {
+// Pairs of types for which the order in memory is the cheapest.
+template <class Type, class Element>
+struct PairsInOrder {
+#if defined(__x86_64__)
+  ZEROPLAN_LANES_INLINE static Pair load_pair(const Element* from) {
+    return {Type::load_lanes(from), Type::load_lanes(from + kLanes)};
+  }
+  ZEROPLAN_LANES_INLINE static void store_pair(Element* to, const Pair& pair) {
+    Type::store_lanes(to, pair.first);
+    Type::store_lanes(to + kLanes, pair.second);
+  }
+#endif
+};
+
+struct Fp32 : PairsInOrder<Fp32, float> {
   using Stored = float;
   static float load(float value) { return value; }
   static float store(float value) { return value; }
 #if defined(__x86_64__)
   ZEROPLAN_LANES_INLINE static __m256 load_lanes(const float* from) { return _mm256_loadu_ps(from); }
   ZEROPLAN_LANES_INLINE static void store_lanes(float* to, __m256 values) { _mm256_storeu_ps(to, values); }
-  ZEROPLAN_LANES_INLINE static Pair load_pair(const float* from) {
-    return {load_lanes(from), load_lanes(from + kLanes)};
-  }
-  ZEROPLAN_LANES_INLINE static void store_pair(float* to, const Pair& pair) {
-    store_lanes(to, pair.first);
-    store_lanes(to + kLanes, pair.second);
-  }
 #endif
 };
 
-struct Fp16 {
+struct Fp16 : PairsInOrder<Fp16, std::uint16_t> {
   using Stored = std::uint16_t;
   static float load(std::uint16_t bits) { return float_from_fp16(bits); }
   static std::uint16_t store(float value) { return fp16_from_float(value); }
@@ -62,13 +69,6 @@ struct Fp16 {
   }
   ZEROPLAN_LANES_INLINE static void store_lanes(std::uint16_t* to, __m256 values) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
-  }
-  ZEROPLAN_LANES_INLINE static Pair load_pair(const std::uint16_t* from) {
-    return {load_lanes(from), load_lanes(from + kLanes)};
-  }
-  ZEROPLAN_LANES_INLINE static void store_pair(std::uint16_t* to, const Pair& pair) {
-    store_lanes(to, pair.first);
-    store_lanes(to + kLanes, pair.second);
   }
 #endif
 };

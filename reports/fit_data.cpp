@@ -37,14 +37,6 @@ Data alive_at_peak(const Prediction& prediction) {
   return list;
 }
 
-Data by_category(const Prediction& prediction) {
-  Data data = Data::map();
-  for (std::size_t i = 0; i < program::kCategories; ++i) {
-    data.set(std::string(program::name_of(static_cast<program::Category>(i))), prediction.memory.at_peak[i]);
-  }
-  return data.set("overhead", prediction.overhead_bytes);
-}
-
 Data overheads(const Prediction& prediction) {
   Data list = Data::list();
   for (const predict::OverheadTerm& term : prediction.overheads) {
@@ -97,6 +89,14 @@ Data suggestions(const FitAnswer& answer) {
 
 }  // namespace
 
+Data category_data(const program::CategoryBytes& bytes) {
+  Data data = Data::map();
+  for (std::size_t i = 0; i < program::kCategories; ++i) {
+    data.set(std::string(program::name_of(static_cast<program::Category>(i))), bytes[i]);
+  }
+  return data;
+}
+
 Data fit_data(const FitAnswer& answer) {
   const Prediction& prediction = answer.prediction;
   Data result = Data::map();
@@ -109,7 +109,8 @@ Data fit_data(const FitAnswer& answer) {
       .set("peak_bytes", prediction.peak_bytes)
       .set("peak_at", peak_at(prediction))
       .set("alive_at_peak", alive_at_peak(prediction))
-      .set("by_category_bytes", by_category(prediction))
+      .set("by_category_bytes",
+           category_data(prediction.memory.at_peak).set("overhead", prediction.overhead_bytes))
       .set("overheads", overheads(prediction))
       .set("model_state_bytes", prediction.model_state_bytes)
       .set("host_bytes",

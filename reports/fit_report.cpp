@@ -26,11 +26,6 @@ constexpr std::array<std::string_view, program::kCategories> kCategoryTitles{
     "parameters",      "gradients", "optimizer state", "activations", "activation checkpoints",
     "gathered layers", "buckets",   "logits",          "workspace"};
 
-std::string spaced(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 double fraction_of(Bytes part, Bytes whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }

@@ -22,6 +22,9 @@ struct FitAnswer {
   std::vector<solve::Suggestion> suggestions;
 };
 
+// Bytes by the names of the categories.
+Data category_data(const program::CategoryBytes& bytes);
+
 // Schema zeroplan.fit/1 (docs/schema/fit.schema.json).
 Data fit_data(const FitAnswer& answer);
 

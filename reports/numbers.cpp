@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "reports/report.hpp"
@@ -56,5 +57,10 @@ std::string short_count(std::int64_t count) {
 }
 
 std::string cell_text(const Cell& cell) { return std::visit(CellText{}, cell); }
+
+std::string spaced(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
 
 }  // namespace zeroplan::reports

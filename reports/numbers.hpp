@@ -15,6 +15,9 @@ std::string shortest(double value);
 // "1 GPU", "16 GPUs".
 std::string counted(std::int64_t count, const std::string& noun);
 
+// A name of the program with blanks: "optimizer_state" as "optimizer state".
+std::string spaced(std::string name);
+
 // A parameter count as people say it: "124M", "1.56B", "1.01T".
 std::string short_count(std::int64_t count);
 

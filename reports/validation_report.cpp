@@ -43,11 +43,6 @@ std::string tolerance_text(const ComparedFigure& figure) {
   return fmt::format("-{} +{}", text(figure.tolerance_below), text(figure.tolerance_above));
 }
 
-std::string spaced(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 Table comparison_table(const Comparison& comparison, const MeasuredSpeed& speed) {
   Table table{{{"Per GPU", false},
                {"unit", false},
@@ -156,15 +151,10 @@ Data steps_data(const Measurement& measurement) {
 Data ranks_data(const Measurement& measurement) {
   Data list = Data::list();
   for (const program::RankMeasurement& rank : measurement.of_rank) {
-    Data categories = Data::map();
-    for (std::size_t i = 0; i < program::kCategories; ++i) {
-      categories.set(std::string(program::name_of(static_cast<program::Category>(i))),
-                     rank.at_device_peak[i]);
-    }
     list.add(Data::map()
                  .set("peak_bytes", rank.device_peak_bytes)
                  .set("reserved_bytes", rank.device_block_bytes)
-                 .set("by_category_bytes", std::move(categories))
+                 .set("by_category_bytes", category_data(rank.at_device_peak))
                  .set("host_peak_bytes", rank.host_peak_bytes)
                  .set("workspace_bytes", rank.workspace_bytes)
                  .set("process_growth_bytes", rank.process_growth_bytes)

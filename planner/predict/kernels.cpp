@@ -65,10 +65,6 @@ double product_seconds(const KernelRates& rates, double batch, double m, double 
   return std::max(best, bytes / rates.memory_bytes_per_s);
 }
 
-bool is_product(Op op) {
-  return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
-}
-
 bool is_fused_attention(Op op) { return op == Op::attention_forward || op == Op::attention_backward; }
 
 bool is_batched_product(Op op) {
@@ -235,7 +231,7 @@ double moved_bytes(const StepProgram& program, const Instruction& instruction) {
 
 double kernel_seconds(const KernelRates& rates, const StepProgram& program, const Instruction& instruction) {
   const auto dim = [&](std::size_t i) { return static_cast<double>(instruction.dims[i]); };
-  if (is_product(instruction.op)) {
+  if (is_linear_product(instruction.op)) {
     const double m = dim(0);
     const double n = dim(1);
     const double k = dim(2);

@@ -20,8 +20,6 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
 
-std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // A collective among n ranks on k nodes. Bytes of the whole vector x `share_sent` is what each rank sends in
 // a ring.
 struct Shape {
@@ -259,14 +257,14 @@ Placement place_group(const program::StepProgram& program, program::Group group,
   if (group == program::Group::tensor_parallel) {
     placement.ranks = tensor;
     const bool aligned = per_node % tensor == 0 || tensor % per_node == 0;
-    placement.nodes = aligned ? ceil_of(tensor, per_node) : ceil_of(tensor - 1, per_node) + 1;
-    placement.ranks_per_node = ceil_of(tensor, placement.nodes);
+    placement.nodes = aligned ? div_ceil(tensor, per_node) : div_ceil(tensor - 1, per_node) + 1;
+    placement.ranks_per_node = div_ceil(tensor, placement.nodes);
     placement.groups_sharing = std::max<std::int64_t>(1, per_node / placement.ranks_per_node);
   } else if (group == program::Group::data_parallel) {
     const std::int64_t places = std::max<std::int64_t>(1, per_node / tensor);  // of one group on a node
     placement.ranks = program.data_parallel.size;
     placement.ranks_per_node = std::min(placement.ranks, places);
-    placement.nodes = ceil_of(placement.ranks, places);
+    placement.nodes = div_ceil(placement.ranks, places);
     placement.groups_sharing = std::min(tensor, per_node);
   }
   return placement;

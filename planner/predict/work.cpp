@@ -21,10 +21,6 @@ Flops product(const Instruction& instruction) {
          static_cast<double>(instruction.dims[2]);
 }
 
-bool is_linear(Op op) {
-  return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
-}
-
 // Of these, what a model's forward and backward need at least: nothing done twice. A flash backward
 // recomputes Q K^T.
 Flops needed_flops(const Instruction& instruction) {
@@ -34,6 +30,10 @@ Flops needed_flops(const Instruction& instruction) {
 }
 
 }  // namespace
+
+bool is_linear_product(Op op) {
+  return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
+}
 
 Flops executed_flops(const Instruction& instruction) {
   switch (instruction.op) {
@@ -62,7 +62,7 @@ Work read_work(const program::StepProgram& program) {
     if (executed == 0) return;
     work.hardware += times * executed;
     work.model += times * needed_flops(instruction);
-    if (!is_linear(instruction.op)) work.attention += times * executed;
+    if (!is_linear_product(instruction.op)) work.attention += times * executed;
   });
   const double ranks = static_cast<double>(program.data_parallel.size * program.tensor_parallel.size);
   work.hardware_all_ranks = ranks * work.hardware;

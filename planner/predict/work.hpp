@@ -18,6 +18,9 @@ struct Work {
 // FLOPs of one instruction as executed; 0 for what is not a matrix product.
 Flops executed_flops(const program::Instruction& instruction);
 
+// The products with a weight: forward and both gradients.
+bool is_linear_product(program::Op op);
+
 Work read_work(const program::StepProgram& program);
 
 }  // namespace zeroplan::predict

@@ -1,42 +1,23 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "planner/describe/model.hpp"
+#include "tests/support/command.hpp"
 
 using namespace zeroplan;
 using namespace zeroplan::describe;
 
 namespace {
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "zeroplan-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = path_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-    return path.string();
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
+std::string write(const test::TemporaryFolder& folder, const std::string& name, const std::string& text) {
+  const std::filesystem::path path = folder.file(name);
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+  return path.string();
+}
 
 std::string errors(const std::string& argument) {
   try {
@@ -83,16 +64,16 @@ TEST_CASE("an argument with = is a spelling") {
 }
 
 TEST_CASE("a folder is read by its config.json, a file by its extension") {
-  const TemporaryFolder folder;
-  folder.write("my-model/config.json", kConfig);
+  const test::TemporaryFolder folder;
+  write(folder, "my-model/config.json", kConfig);
   const Model from_folder = resolve_model(folder.path() + "/my-model");
   CHECK(from_folder.name == "my-model");
   CHECK(count_parameters(from_folder) == 124439808);
   CHECK(resolve_model(folder.path() + "/my-model/").layers == 12);
-  CHECK(resolve_model(folder.write("other.json", kConfig)).name == "other");
+  CHECK(resolve_model(write(folder, "other.json", kConfig)).name == "other");
   CHECK(resolve_model(ZEROPLAN_SOURCE "/models/gpt2.yaml").name == "gpt2");
   CHECK(contains(errors(folder.path()), "config.json"));
-  CHECK(contains(errors(folder.write("model.txt", kConfig)), "expected a .json file"));
-  CHECK(contains(errors(folder.write("cut.json", R"({"model_type": "gp)")), "cut.json"));
-  CHECK(resolve_model(folder.write("a=b/config.json", kConfig)).layers == 12);
+  CHECK(contains(errors(write(folder, "model.txt", kConfig)), "expected a .json file"));
+  CHECK(contains(errors(write(folder, "cut.json", R"({"model_type": "gp)")), "cut.json"));
+  CHECK(resolve_model(write(folder, "a=b/config.json", kConfig)).layers == 12);
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "executor/device/cpu/cpu_device.hpp"
+#include "executor/elements.hpp"
 #include "planner/predict/traffic.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/executor/recording_communicator.hpp"
@@ -44,7 +45,7 @@ struct Injection {
           calls = 0;
         }
         if (kernel.op != injection.op || calls++ != injection.call || steps != 1) return;
-        store(kernel.operands[injection.op == Op::norm_backward ? 5 : 2], 3, injection.value);
+        store_element(kernel.operands[injection.op == Op::norm_backward ? 5 : 2], 3, injection.value);
       });
     };
   }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "executor/elements.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/executor/training_support.hpp"
 
@@ -53,7 +54,7 @@ void poison_padding(Rank& rank) {
     for (const State state : {State::parameter, State::momentum, State::variance}) {
       const UnitMemory memory = memory_of(rank, unit, state, unit.first_layer);
       for (Elements i = std::max<Elements>(0, unit.elements - memory.first); i < memory.tensor.elements; ++i)
-        store(memory.tensor, i, kPoison);
+        store_element(memory.tensor, i, kPoison);
     }
   }
 }
@@ -76,7 +77,7 @@ void set_weight(Rank& rank, State state, const ParameterElement& at, float value
     for_each_element(placement, at.layer, [&](const ParameterElement& element, Elements flat) {
       const bool own = (flat >= memory.own_begin || everywhere) && flat < memory.own_end;
       if (element.output == at.output && element.input == at.input && own)
-        store(memory.tensor, flat - memory.first, value);
+        store_element(memory.tensor, flat - memory.first, value);
     });
   }
 }

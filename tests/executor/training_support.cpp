@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "executor/device/cpu/cpu_device.hpp"
-#include "executor/half_arrays.hpp"
+#include "executor/elements.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/support/plans.hpp"
@@ -226,7 +226,7 @@ void WholeModel::collect(Rank& rank, State state) {
       WholeTensor& whole = tensors_.at({std::string(placement.name), layer});
       for_each_element(placement, layer, [&](const ParameterElement& element, Elements flat) {
         if (flat < memory.own_begin || flat >= memory.own_end) return;
-        const float value = load(memory.tensor, flat - memory.first);
+        const float value = load_element(memory.tensor, flat - memory.first);
         if (element.output >= whole.outputs) {
           padding_.push_back(value);
           return;
@@ -274,23 +274,6 @@ UnitMemory memory_of(Rank& rank, const program::UnitPlacement& unit, State state
   }
   memory.first = is_partition(unit, state) ? memory.own_begin : 0;
   return memory;
-}
-
-float load(const Tensor& tensor, Elements index) {
-  const auto i = static_cast<std::size_t>(index);
-  if (tensor.type == program::DataType::fp32) return tensor.as<float>()[i];
-  float value = 0;
-  floats_from_halves(tensor.type, &tensor.as<std::uint16_t>()[i], &value, 1);
-  return value;
-}
-
-void store(const Tensor& tensor, Elements index, float value) {
-  const auto i = static_cast<std::size_t>(index);
-  if (tensor.type == program::DataType::fp32) {
-    tensor.as<float>()[i] = value;
-  } else {
-    halves_from_floats(tensor.type, &value, &tensor.as<std::uint16_t>()[i], 1);
-  }
 }
 
 }  // namespace zeroplan::executor::test

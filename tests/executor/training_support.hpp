@@ -118,7 +118,4 @@ struct UnitMemory {
 };
 UnitMemory memory_of(Rank& rank, const program::UnitPlacement& unit, State state, std::int64_t layer);
 
-float load(const Tensor& tensor, Elements index);
-void store(const Tensor& tensor, Elements index, float value);
-
 }  // namespace zeroplan::executor::test
