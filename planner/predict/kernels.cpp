@@ -37,6 +37,9 @@ constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85},
 // on an A100 (Azure guide), cuDNN at 484 to 591 forward and 370 to 474 backward of 989 on an H200.
 constexpr double kFusedAttention = 0.5;
 
+// The processors of a host.
+constexpr std::string_view kHostArchitecture = "host";
+
 // Tiles that matrix libraries choose from, with what a smaller one loses by reading its operands more often.
 struct Tile {
   double rows = 0, columns = 0, efficiency = 1;
@@ -181,6 +184,11 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
   rates.kernel_gap_s = engine.kernel_gap_us * kMicro;
   rates.host_issue_s = engine.host_issue_us * kMicro;
   rates.elementwise_factor = engine.elementwise_factor;
+  if (device.architecture == kHostArchitecture) {
+    // An engine's pace is of GPUs; the processors' own kernels and collectives run one after the other.
+    rates.one_stream = true;
+    rates.elementwise_factor = 1;
+  }
   return rates;
 }
 

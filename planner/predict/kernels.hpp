@@ -16,6 +16,8 @@ struct KernelRates {
   double multiprocessors = 1;
   double kernel_gap_s = 0;        // between the end of a kernel and the start of the next
   double host_issue_s = 0;        // of the host, to issue one kernel
+  double slowdown = 0;            // of kernels by a collective beside them, over the collective's time
+  bool one_stream = false;        // nothing runs beside anything else
   double elementwise_factor = 1;  // traffic of what the engine does not fuse, over that of fused kernels
 };
 

@@ -4,25 +4,21 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
-#include "planner/predict/links.hpp"
 #include "planner/predict/repetition.hpp"
+#include "planner/predict/schedule.hpp"
 
 namespace zeroplan::predict {
 
 namespace {
 
-using program::Group;
 using program::Instruction;
 using program::Op;
 using program::Phase;
 using program::StepProgram;
 
-// What a step has to wait for: the host that issues kernels, the device's kernels, collectives of the
-// data-parallel group, copies from and to host memory, and the last gather that was issued ahead.
-enum Ready : std::uint8_t { host, compute, communication, copies, gathered };
-constexpr std::size_t kReady = 5;
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 // Row i: how long after each stream was ready at the start stream i is ready at the end.
@@ -39,15 +35,16 @@ class Delays {
 
   // `stream` waits for `other`.
   void wait(Ready stream, Ready other) {
-    for (std::size_t j = 0; j < kReady; ++j) rows_[stream][j] = std::max(rows_[stream][j], rows_[other][j]);
+    for (std::size_t j = 0; j < kReady; ++j) row(stream)[j] = std::max(row(stream)[j], row(other)[j]);
   }
-  void set(Ready stream, Ready other) { rows_[stream] = rows_[other]; }
+  void set(Ready stream, Ready other) { row(stream) = row(other); }
   void spend(Ready stream, double seconds) {
-    for (double& delay : rows_[stream]) delay += seconds;
+    for (double& delay : row(stream)) delay += seconds;
   }
+  void run(Ready stream, std::size_t, double seconds) { spend(stream, seconds); }
   void wait_for_all() {
-    for (std::size_t i = 1; i < kReady; ++i) wait(host, static_cast<Ready>(i));
-    for (std::size_t i = 1; i < kReady; ++i) rows_[i] = rows_[host];
+    for (std::size_t i = 1; i < kReady; ++i) wait(Ready::host, static_cast<Ready>(i));
+    for (std::size_t i = 1; i < kReady; ++i) rows_[i] = rows_[0];
   }
 
   // This, then `later`.
@@ -79,162 +76,130 @@ class Delays {
 
   double longest() const {
     double seconds = 0;
-    for (const Row& row : rows_) {
-      for (const double delay : row) seconds = delay > seconds || std::isnan(delay) ? delay : seconds;
-    }
+    for (const Row& row : rows_) seconds = std::max(seconds, *std::max_element(row.begin(), row.end()));
     return seconds;
   }
 
  private:
+  Row& row(Ready stream) { return rows_[static_cast<std::size_t>(stream)]; }
+
   std::array<Row, kReady> rows_{};
 };
 
+// Seconds of each part alone, one instruction after the other.
+using Busy = std::array<double, kExposedParts>;
+
+struct Pass {
+  double seconds = 0;
+  Busy busy{};
+};
+
+// One reading of a program, with some parts taking no time.
 class Timeline {
  public:
-  Timeline(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates)
-      : program_(program),
-        cluster_(cluster),
-        rates_(rates),
-        data_parallel_(place_group(program, Group::data_parallel, cluster)),
-        tensor_parallel_(place_group(program, Group::tensor_parallel, cluster)) {
-    const auto& link = cluster.device.host_to_device_gbytes_per_s;
-    const auto& bus = cluster.device.pcie_gbytes_per_s;
-    host_link_bytes_per_s_ = 1e9 * (link ? link->value : bus ? bus->value : 0);
-  }
+  Timeline(const StepProgram& program, const StepCosts& costs, unsigned without)
+      : program_(program), costs_(costs), schedule_(program, costs, without) {}
 
-  bool is_known() const { return rates_.matmul_flops_per_s > 0 && rates_.memory_bytes_per_s > 0; }
-
-  StepTime read() {
-    for (const Instruction& instruction : program_.code) {
-      switch (instruction.op) {
-        case Op::phase:
-          phase_ = static_cast<Phase>(instruction.dims[0]);
-          if (phase_ == Phase::step) delays().wait_for_all();
-          break;
-        case Op::repeat:
-          if (++depth_ == kDeepestRepeat) throw std::logic_error("read_time: repeats nested too deep");
-          delays() = Delays();
-          times_[depth_] = times_[depth_ - 1] * static_cast<double>(instruction.dims[0]);
-          counts_[depth_] = instruction.dims[0];
-          break;
-        case Op::end_repeat: {
-          const Delays body = delays().power(counts_[depth_]);
-          --depth_;
-          delays().append(body);
-          break;
-        }
-        case Op::acquire:
-        case Op::release:
-        case Op::acquire_all:
-        case Op::release_all:
-        case Op::load_batch:
-          break;
-        default:
-          one(instruction);
-      }
-    }
+  Pass read() {
+    for (std::size_t i = 0; i < program_.code.size(); ++i) one(i);
     delays().wait_for_all();
-    time_.seconds = delays().longest();
-    return time_;
+    pass_.seconds = delays().longest();
+    return pass_;
   }
 
  private:
   Delays& delays() { return delays_[depth_]; }
 
-  void one(const Instruction& instruction) {
+  void one(std::size_t index) {
+    const Instruction& instruction = program_.code[index];
     switch (instruction.op) {
-      case Op::all_reduce:
-      case Op::reduce_scatter:
-      case Op::all_gather:
-      case Op::broadcast:
-        return collective(instruction);
-      case Op::copy_to_host:
-      case Op::copy_to_device:
-      case Op::accumulate_host:
-        return copy(instruction);
+      case Op::phase:
+        phase_ = static_cast<Phase>(instruction.dims[0]);
+        if (phase_ == Phase::step) delays().wait_for_all();
+        break;
+      case Op::repeat:
+        if (++depth_ == kDeepestRepeat) throw std::logic_error("read_time: repeats nested too deep");
+        delays() = Delays();
+        times_[depth_] = times_[depth_ - 1] * static_cast<double>(instruction.dims[0]);
+        counts_[depth_] = instruction.dims[0];
+        break;
+      case Op::end_repeat: {
+        const Delays body = delays().power(counts_[depth_]);
+        --depth_;
+        delays().append(body);
+        break;
+      }
+      case Op::acquire:
+      case Op::release:
+      case Op::acquire_all:
+      case Op::release_all:
+      case Op::load_batch:
+        break;
       default:
-        return kernel(instruction);
+        pass_.busy[static_cast<std::size_t>(part_of(instruction, phase_))] +=
+            times_[depth_] * costs_.seconds[index];
+        schedule_.run(delays(), index, phase_);
     }
-  }
-
-  void kernel(const Instruction& instruction) {
-    const double seconds = kernel_seconds(rates_, program_, instruction) + rates_.kernel_gap_s;
-    time_.compute_seconds += times_[depth_] * seconds;
-    if (phase_ == Phase::step) time_.optimizer_seconds += times_[depth_] * seconds;
-    delays().spend(host, rates_.host_issue_s);
-    // What adds a reduced partition follows its collective, beside the kernels of the next layer.
-    const bool follows = instruction.op == Op::accumulate && phase_ == Phase::backward;
-    const Ready stream = follows ? communication : compute;
-    delays().wait(stream, host);
-    delays().spend(stream, seconds);
-  }
-
-  void collective(const Instruction& instruction) {
-    const bool gather = instruction.op == Op::all_gather;
-    const program::Buffer& whole = program_.buffers[instruction.operands[gather ? 1 : 0].buffer];
-    const double bytes =
-        static_cast<double>(instruction.dims[0]) * static_cast<double>(program::bytes_of(whole.type));
-    const bool is_data = instruction.group == Group::data_parallel;
-    const double seconds =
-        collective_seconds(cluster_, is_data ? data_parallel_ : tensor_parallel_, instruction.op, bytes);
-    (is_data ? time_.data_parallel_seconds : time_.tensor_parallel_seconds) += times_[depth_] * seconds;
-    // Issuing a collective does not slow the host down: steps that wait for their host take as long with
-    // tensor parallelism as without (vtrain_runs.csv, micro-batch 1, tp 1 to 4).
-    if (!is_data || phase_ == Phase::step) {
-      delays().wait(compute, host);
-      delays().wait(compute, communication);
-      delays().spend(compute, seconds);
-      delays().wait(communication, compute);
-      return;
-    }
-    delays().wait(communication, host);
-    delays().wait(communication, compute);
-    if (gather) {
-      // Issued ahead, the kernels that follow need the gather before it; otherwise this one.
-      const bool ahead = instruction.operands[1].layer_offset != 0;
-      delays().wait(communication, copies);
-      if (ahead) delays().wait(compute, gathered);
-      delays().spend(communication, seconds);
-      delays().set(gathered, communication);
-      if (!ahead) delays().wait(compute, communication);
-      return;
-    }
-    delays().spend(communication, seconds);
-  }
-
-  void copy(const Instruction& instruction) {
-    const program::Buffer& source = program_.buffers[instruction.operands[0].buffer];
-    const double bytes =
-        static_cast<double>(instruction.dims[0]) * static_cast<double>(program::bytes_of(source.type));
-    const double seconds = host_link_bytes_per_s_ > 0 ? bytes / host_link_bytes_per_s_ : 0;
-    time_.host_copy_seconds += times_[depth_] * seconds;
-    delays().wait(copies, compute);
-    if (instruction.op == Op::accumulate_host) delays().wait(copies, communication);
-    delays().spend(copies, seconds);
-    if (phase_ == Phase::step) delays().wait(compute, copies);
   }
 
   const StepProgram& program_;
-  const describe::Cluster& cluster_;
-  const KernelRates& rates_;
-  Placement data_parallel_, tensor_parallel_;
-  double host_link_bytes_per_s_ = 0;
+  const StepCosts& costs_;
+  Schedule schedule_;
   Phase phase_ = Phase::setup;
   std::array<Delays, kDeepestRepeat> delays_;
   std::array<double, kDeepestRepeat> times_{1};
   std::array<std::int64_t, kDeepestRepeat> counts_{1};
   std::size_t depth_ = 0;
-  StepTime time_;
+  Pass pass_;
 };
+
+// What the step is faster by when parts take no time, one after the other.
+std::array<double, kExposedParts> read_exposed(const StepProgram& program, const StepCosts& costs,
+                                               const Pass& whole) {
+  std::array<double, kExposedParts> exposed{};
+  unsigned without = 0;
+  double before = whole.seconds;
+  for (const ExposedPart part : {ExposedPart::launch_gaps, ExposedPart::host_copies,
+                                 ExposedPart::data_parallel, ExposedPart::tensor_parallel}) {
+    const auto index = static_cast<std::size_t>(part);
+    without |= Schedule::bit(part);
+    if (part != ExposedPart::launch_gaps && whole.busy[index] == 0) continue;
+    const double after = Timeline(program, costs, without).read().seconds;
+    exposed[index] = before - after;
+    before = after;
+  }
+  // Kernels are on one stream, or beside it only where they add what a collective brought.
+  const auto optimizer = static_cast<std::size_t>(ExposedPart::optimizer);
+  exposed[optimizer] = std::min(whole.busy[optimizer], before);
+  exposed[static_cast<std::size_t>(ExposedPart::compute)] = before - exposed[optimizer];
+  return exposed;
+}
 
 }  // namespace
 
+std::string_view name_of(ExposedPart part) {
+  constexpr std::array<std::string_view, kExposedParts> kNames{
+      "compute", "optimizer", "data_parallel", "tensor_parallel", "host_copies", "launch_gaps"};
+  return kNames[static_cast<std::size_t>(part)];
+}
+
 StepTime read_time(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates) {
-  Timeline timeline(program, cluster, rates);
-  if (!timeline.is_known() || program.states_only) return {};
-  const StepTime time = timeline.read();
-  return std::isnan(time.seconds) ? StepTime{}
-                                  : time;  // links that are not described take no number of seconds
+  if (program.states_only) return {};
+  const std::optional<StepCosts> costs = step_costs(program, cluster, rates);
+  if (!costs) return {};
+  const Pass whole = Timeline(program, *costs, 0).read();
+  // Links that are not described take no number of seconds, which no maximum passes on but every sum does.
+  if (std::isnan(std::accumulate(whole.busy.begin(), whole.busy.end(), 0.0))) return {};
+  const auto busy = [&](ExposedPart part) { return whole.busy[static_cast<std::size_t>(part)]; };
+  StepTime time;
+  time.seconds = whole.seconds;
+  time.optimizer_seconds = busy(ExposedPart::optimizer);
+  time.compute_seconds = busy(ExposedPart::compute) + time.optimizer_seconds;
+  time.data_parallel_seconds = busy(ExposedPart::data_parallel);
+  time.tensor_parallel_seconds = busy(ExposedPart::tensor_parallel);
+  time.host_copy_seconds = busy(ExposedPart::host_copies);
+  time.exposed_seconds = read_exposed(program, *costs, whole);
+  return time;
 }
 
 }  // namespace zeroplan::predict

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string_view>
+
 #include "planner/describe/cluster.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/program/step_program.hpp"
@@ -9,13 +13,31 @@
 // power, so no layer is walked twice.
 namespace zeroplan::predict {
 
+// What a step waits for. Each part is what the step would be faster if that took no time, taken away one
+// after the other in the order launch gaps, host copies, data-parallel, tensor-parallel; what is left is
+// kernels, of the optimizer (the step phase) and of the rest. So the parts add up to the step.
+enum class ExposedPart : std::uint8_t {
+  compute,
+  optimizer,
+  data_parallel,
+  tensor_parallel,
+  host_copies,
+  launch_gaps,
+};
+inline constexpr std::size_t kExposedParts = 6;
+std::string_view name_of(ExposedPart part);
+
 struct StepTime {
-  double seconds = 0;                // of the whole step
+  double seconds = 0;                // of the whole step; 0: not known
   double compute_seconds = 0;        // kernels alone, one after the other
   double data_parallel_seconds = 0;  // collectives alone
   double tensor_parallel_seconds = 0;
   double host_copy_seconds = 0;
   double optimizer_seconds = 0;  // kernels of the step phase, in compute_seconds too
+  std::array<double, kExposedParts> exposed_seconds{};
+
+  bool is_known() const { return seconds > 0; }
+  double exposed(ExposedPart part) const { return exposed_seconds[static_cast<std::size_t>(part)]; }
 };
 
 // All zero where the rates are not known.
