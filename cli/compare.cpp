@@ -1,4 +1,5 @@
 #include "cli/command.hpp"
+#include "cli/goal.hpp"
 #include "cli/help.hpp"
 #include "cli/options.hpp"
 #include "planner/solve/strategies.hpp"
@@ -7,11 +8,13 @@
 namespace zeroplan::cli {
 
 Answer compare(const Request& request) {
+  const predict::TrainingGoal goal = read_goal(request);
   const std::string argument = model_argument(request);
   const std::string& hardware = hardware_argument(request);
   const describe::Model model = describe::resolve_model(argument);
   const describe::ResolvedPlan resolved = describe::resolve_plan(request.options, model, hardware);
-  return {reports::compare_report(version(), model, resolved, solve::strategies(model, resolved)), kYes};
+  return {reports::compare_report(version(), model, resolved, solve::strategies(model, resolved), goal),
+          kYes};
 }
 
 }  // namespace zeroplan::cli

@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cli/command.hpp"
+#include "cli/goal.hpp"
 #include "cli/help.hpp"
 #include "cli/options.hpp"
 #include "planner/predict/prediction.hpp"
@@ -25,12 +28,17 @@ Answer explain(const Request& request) {
   if (request.arguments.empty()) return {reports::explain_keys_report(version()), kYes};
   const std::string& key = request.arguments.front();
   check_key(key);
+  const predict::TrainingGoal goal = read_goal(request);
   const std::string argument = model_argument(request, 1);
   const std::string& hardware = hardware_argument(request);
   const describe::Model model = describe::resolve_model(argument);
   const describe::ResolvedPlan resolved = describe::resolve_plan(request.options, model, hardware);
   const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
-  const reports::FitAnswer answer{version(), argument, hardware, model, resolved, prediction, {}};
+  const reports::FitAnswer answer{version(), argument, hardware, model, resolved, prediction, {}, goal};
+  if (const std::string reason = reports::why_not_known(key, reports::explain_input(answer));
+      !reason.empty()) {
+    throw ConfigurationError(Problem{"KEY", 0, "", fmt::format("{} has no value: {}", key, reason)});
+  }
   return {reports::explain_report(key, answer), kYes};
 }
 

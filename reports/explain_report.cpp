@@ -66,9 +66,13 @@ Report explain_keys_report(std::string_view version) {
   return report;
 }
 
+ExplainInput explain_input(const FitAnswer& answer) {
+  return {answer.model, answer.resolved, answer.prediction, answer.goal};
+}
+
 Report explain_report(const std::string& key_name, const FitAnswer& answer) {
   const ExplainKey& key = find_key(key_name);
-  const Explanation explanation = explain(key_name, {answer.model, answer.resolved, answer.prediction});
+  const Explanation explanation = explain(key_name, explain_input(answer));
   const Data fit = fit_data(answer);
   const Data value = value_of(key_name, fit);
   const double number = number_of(value);

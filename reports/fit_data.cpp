@@ -120,8 +120,9 @@ Data fit_data(const FitAnswer& answer) {
                     prediction.host_capacity_bytes == 0 ? Data() : Data(prediction.host_capacity_bytes)))
       .set("traffic_bytes", traffic(prediction.traffic))
       .set("traffic_psi", prediction.traffic_psi)
-      .set("flops", flops(prediction.work))
-      .set("suggestions", suggestions(answer));
+      .set("flops", flops(prediction.work));
+  set_speed(result, answer.timed());
+  result.set("suggestions", suggestions(answer));
   return Data::map()
       .set("schema", "zeroplan.fit/1")
       .set("version", answer.version)

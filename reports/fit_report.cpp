@@ -183,7 +183,7 @@ Report fit_report(const FitAnswer& answer) {
   if (prediction.program.states_only) {
     blocks.emplace_back(
         Paragraph{"Only the number of parameters is known, so this is memory of the model states and their "
-                  "traffic only; activations are not in it."});
+                  "traffic only; activations and time are not in it."});
   }
   blocks.emplace_back(memory_table(prediction));
   blocks.emplace_back(Paragraph{peak_sentence(prediction)});
@@ -195,7 +195,10 @@ Report fit_report(const FitAnswer& answer) {
   } else {
     blocks.emplace_back(std::move(moved));
   }
-  if (!prediction.program.states_only) blocks.emplace_back(Paragraph{flops_sentence(prediction.work)});
+  if (!prediction.program.states_only) {
+    blocks.emplace_back(Paragraph{flops_sentence(prediction.work)});
+    add_speed(blocks, answer.timed());
+  }
   add_suggestions(blocks, answer);
   add_assumptions(blocks, answer.model, answer.resolved);
   return report;

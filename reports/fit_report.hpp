@@ -8,6 +8,7 @@
 #include "planner/predict/prediction.hpp"
 #include "planner/solve/suggest.hpp"
 #include "reports/report.hpp"
+#include "reports/speed.hpp"
 
 namespace zeroplan::reports {
 
@@ -20,6 +21,9 @@ struct FitAnswer {
   const describe::ResolvedPlan& resolved;
   const predict::Prediction& prediction;
   std::vector<solve::Suggestion> suggestions;
+  predict::TrainingGoal goal{};
+
+  TimedPlan timed() const { return {prediction, resolved.plan, resolved.cluster, goal}; }
 };
 
 // Bytes by the names of the categories.

@@ -17,6 +17,7 @@ using describe::Plan;
 using program::Category;
 
 constexpr double kTightFraction = 0.95;
+constexpr double kTera = 1e12;
 
 Bytes whole_bytes(double bytes) { return static_cast<Bytes>(std::llround(bytes)); }
 
@@ -134,6 +135,29 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
   read_host(prediction, model, plan, cluster);
   judge(prediction);
   return prediction;
+}
+
+std::optional<TrainingStep> training_step(const Prediction& prediction, const Plan& plan,
+                                          const describe::Device& device) {
+  if (!prediction.time.is_known()) return std::nullopt;
+  const std::optional<Figure>& peak = peak_tflops(device, plan.precision);
+  return TrainingStep{prediction.time.seconds, prediction.work, prediction.program.tokens_per_step,
+                      plan.global_batch(),     plan.devices(),  peak ? peak->value * kTera : 0,
+                      plan.recompute};
+}
+
+std::string why_no_time(const Prediction& prediction, const Plan& plan, const Cluster& cluster) {
+  if (prediction.time.is_known()) return {};
+  if (prediction.program.states_only) return "only the number of parameters is known";
+  const KernelRates rates = kernel_rates(cluster.device, plan);
+  if (rates.matmul_flops_per_s <= 0) {
+    return fmt::format("the description of {} has no peak in {}", cluster.device.name,
+                       describe::name_of(plan.precision));
+  }
+  if (rates.memory_bytes_per_s <= 0) {
+    return fmt::format("the description of {} has no memory bandwidth", cluster.device.name);
+  }
+  return fmt::format("the links between the devices of {} are not described", cluster.name);
 }
 
 }  // namespace zeroplan::predict

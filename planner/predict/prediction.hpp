@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/describe/plan.hpp"
 #include "planner/predict/memory.hpp"
+#include "planner/predict/metrics.hpp"
 #include "planner/predict/time.hpp"
 #include "planner/predict/traffic.hpp"
 #include "planner/predict/work.hpp"
@@ -30,7 +32,7 @@ struct Prediction {
   MemoryProfile memory;
   Traffic traffic;
   Work work;
-  StepTime time;  // being calibrated: scored by `zeroplan accuracy`, shown by no other command yet
+  StepTime time;
 
   std::vector<OverheadTerm> overheads;
   Bytes overhead_bytes = 0;
@@ -51,5 +53,13 @@ struct Prediction {
 
 Prediction predict(const describe::Model& model, const describe::Plan& plan,
                    const describe::Cluster& cluster);
+
+// The step of a prediction, for training_metrics(); nothing where its time is not known.
+std::optional<TrainingStep> training_step(const Prediction& prediction, const describe::Plan& plan,
+                                          const describe::Device& device);
+
+// Why the time of a step is not known, as half a sentence; empty where it is.
+std::string why_no_time(const Prediction& prediction, const describe::Plan& plan,
+                        const describe::Cluster& cluster);
 
 }  // namespace zeroplan::predict

@@ -60,9 +60,12 @@ Work read_work(const program::StepProgram& program) {
   for_each_repeated(program, [&](const Instruction& instruction, program::Phase, double times) {
     const Flops executed = executed_flops(instruction);
     if (executed == 0) return;
+    const Flops needed = needed_flops(instruction);
     work.hardware += times * executed;
-    work.model += times * needed_flops(instruction);
-    if (!is_linear_product(instruction.op)) work.attention += times * executed;
+    work.model += times * needed;
+    if (is_linear_product(instruction.op)) return;
+    work.attention += times * executed;
+    work.model_attention += times * needed;
   });
   const double ranks = static_cast<double>(program.data_parallel.size * program.tensor_parallel.size);
   work.hardware_all_ranks = ranks * work.hardware;

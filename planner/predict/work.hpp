@@ -8,9 +8,10 @@
 namespace zeroplan::predict {
 
 struct Work {
-  Flops hardware = 0;   // of this rank: everything it executes, recomputation included
-  Flops model = 0;      // of this rank: forward once, backward twice that
-  Flops attention = 0;  // of `hardware`: products over the s x s square, of which causality needs half
+  Flops hardware = 0;         // of this rank: everything it executes, recomputation included
+  Flops model = 0;            // of this rank: forward once, backward twice that
+  Flops attention = 0;        // of `hardware`: products over the s x s square, of which causality needs half
+  Flops model_attention = 0;  // of `model`: the same
   Flops hardware_all_ranks = 0;
   Flops model_all_ranks = 0;
 };
