@@ -4,13 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <memory>
 #include <mutex>
-#include <thread>
 
-#include "executor/communicator/sockets/socket_communicator.hpp"
-#include "executor/communicator/threads/thread_communicator.hpp"
+#include "cli/ranks.hpp"
 #include "executor/modules.hpp"
 #include "executor/process_memory.hpp"
 #include "executor/training.hpp"
@@ -35,8 +32,7 @@ std::int64_t ranks_here(const describe::Plan& plan, const Launch& launch) {
 
 int threads_of_rank(const LiveRun& run) {
   if (run.settings.threads > 0) return run.settings.threads;
-  const auto processors = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<std::int64_t>(1, processors / ranks_here(run.plan, run.launch)));
+  return threads_of_one_of(ranks_here(run.plan, run.launch));
 }
 
 // Without a limit, the system promises more memory than there is, and ends a process that uses it.
@@ -98,12 +94,6 @@ executor::TrainingJob job_of(const LiveRun& run) {
   return job;
 }
 
-// Ranks that are threads cannot be stopped when one of them hangs; only the process can.
-[[noreturn]] void end_stalled(const std::string& report) {
-  fmt::print(stderr, "zeroplan: error: {}\n", report);
-  std::_Exit(kRunFailed);
-}
-
 }  // namespace
 
 std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan) {
@@ -147,31 +137,8 @@ program::Measurement run_live(const LiveRun& run) {
     program::Measurement of_rank = executor::train(job, world);
     if (world.rank() == 0 || run.launch.kind != Launch::Kind::threads) measurement = std::move(of_rank);
   };
-  switch (run.launch.kind) {
-    case Launch::Kind::threads: {
-      executor::ThreadOptions options{.timeout = run.settings.timeout};
-      options.stalled = end_stalled;
-      executor::run_ranks(run.plan.devices(), options, rank_main);
-      measurement.launch = "threads";
-      break;
-    }
-    case Launch::Kind::mpi:
-      executor::run_mpi_module(run.settings.timeout, run.launch.ranks, rank_main);
-      measurement.launch = "processes of MPI";
-      break;
-    case Launch::Kind::sockets: {
-      executor::SocketOptions options;
-      options.rank = run.launch.rank;
-      options.ranks = run.launch.ranks;
-      options.master_address = run.launch.master_address;
-      options.master_port = run.launch.master_port;
-      options.timeout = run.settings.timeout;
-      options.stalled = end_stalled;
-      executor::run_socket_rank(options, rank_main);
-      measurement.launch = "processes with sockets";
-      break;
-    }
-  }
+  run_as_launched(run.launch, run.plan.devices(), run.settings.timeout, rank_main);
+  measurement.launch = text_of(run.launch.kind);
   measurement.device =
       fmt::format("{}, {} each", measurement.device, reports::counted(threads_of_rank(run), "thread"));
   measurement.batches =

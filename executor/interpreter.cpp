@@ -27,6 +27,7 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
       arena_(arena),
       data_parallel_(data_parallel),
       tensor_parallel_(tensor_parallel) {
+  clear_profile();
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instruction& instruction = program.code[i];
     if (instruction.op == Op::phase && static_cast<Phase>(instruction.dims[0]) != Phase::setup) {
@@ -37,6 +38,11 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     if (program.buffers[b].name == "scalars") scalars_ = static_cast<BufferId>(b);
   }
+}
+
+void Interpreter::clear_profile() {
+  profile_ = {};
+  profile_.of_instruction.resize(program_.code.size());
 }
 
 void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
@@ -75,10 +81,9 @@ void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, c
         enter(i, registers);
         const auto start = std::chrono::steady_clock::now();
         one(instruction, registers, settings, batches);
-        const auto op = static_cast<std::size_t>(instruction.op);
-        ++profile_.calls[op];
-        profile_.seconds[op] +=
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        Profile::Time& time = profile_.of_instruction[i];
+        ++time.calls;
+        time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       }
     }
   }

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "executor/arena.hpp"
 #include "executor/communicator/communicator.hpp"
@@ -22,12 +22,13 @@ class BatchSource {
   virtual void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets) = 0;
 };
 
-inline constexpr std::size_t kOps = static_cast<std::size_t>(program::Op::broadcast) + 1;
-
 // What the interpreter saw of the steps since the last clear_profile().
 struct Profile {
-  std::array<std::int64_t, kOps> calls{};  // by instruction
-  std::array<double, kOps> seconds{};
+  struct Time {
+    std::int64_t calls = 0;
+    double seconds = 0;
+  };
+  std::vector<Time> of_instruction;  // by index into StepProgram::code
   Bytes to_host_bytes = 0, to_device_bytes = 0;
 };
 
@@ -44,7 +45,7 @@ class Interpreter {
   void step(const StepSettings& settings, BatchSource& batches);
 
   const Profile& profile() const { return profile_; }
-  void clear_profile() { profile_ = {}; }
+  void clear_profile();
 
   // Where the program is. Any thread may ask, at any time.
   program::Position position() const;

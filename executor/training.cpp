@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -20,7 +21,6 @@ namespace {
 using program::CollectiveCount;
 using program::Group;
 using program::Measurement;
-using program::Op;
 using program::RankMeasurement;
 using program::StepMeasurement;
 using Clock = std::chrono::steady_clock;
@@ -117,10 +117,21 @@ StepResult checked_step(const TrainingJob& job, Rank& rank, BatchSource& batches
   }
 }
 
-std::vector<program::InstructionTime> times_of(const Profile& profile) {
+// Alike instructions together, in the order of the program.
+std::vector<program::InstructionTime> times_of(const program::StepProgram& step, const Profile& profile) {
   std::vector<program::InstructionTime> times;
-  for (std::size_t op = 0; op < kOps; ++op) {
-    if (profile.calls[op] > 0) times.push_back({static_cast<Op>(op), profile.calls[op], profile.seconds[op]});
+  for (std::size_t i = 0; i < step.code.size(); ++i) {
+    const Profile::Time& time = profile.of_instruction[i];
+    if (time.calls == 0) continue;
+    const program::Instruction& instruction = step.code[i];
+    auto same = std::find_if(times.begin(), times.end(), [&](const program::InstructionTime& t) {
+      return t.op == instruction.op && t.group == instruction.group;
+    });
+    if (same == times.end()) {
+      same = times.insert(same, {.op = instruction.op, .group = instruction.group});
+    }
+    same->calls += time.calls;
+    same->seconds += time.seconds;
   }
   return times;
 }
@@ -195,7 +206,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   world.barrier();
   own.process_growth_bytes = peak_resident_bytes() - resident_before;
   measure_memory(own, rank);
-  measurement.times = times_of(rank.interpreter().profile());
+  measurement.times = times_of(rank.program(), rank.interpreter().profile());
   measurement.of_rank = gathered(own, world);
   if (!job.save.empty()) {
     save_checkpoint(job.save, job.identity,

@@ -34,6 +34,10 @@ double furthest(const Measurement& measurement, double predicted, const Value& v
   return result;
 }
 
+bool is_host_copy(Op op) {
+  return op == Op::copy_to_host || op == Op::copy_to_device || op == Op::accumulate_host;
+}
+
 class Rows {
  public:
   Rows(const Prediction& prediction, const Measurement& measurement, Comparison& comparison)
@@ -161,6 +165,47 @@ std::string place_text(const program::StepProgram& program, program::Phase phase
   std::string text(program::name_of(phase));
   if (layer >= 0) text += fmt::format(", layer {}", layer);
   return text + fmt::format(", before {}", program::name_of(program.code[serves].op));
+}
+
+std::vector<ComparedTime> compare_times(const Prediction& prediction, const Measurement& measurement) {
+  const predict::StepTime& time = prediction.time;
+  std::vector<ComparedTime> rows;
+  if (!time.is_known()) return rows;
+  double all_steps = 0;
+  double steps = 0;
+  for (const program::StepMeasurement& step : measurement.steps) {
+    if (step.warm_up) continue;
+    all_steps += step.seconds;
+    ++steps;
+  }
+  if (steps == 0) return rows;
+  double kernels = 0, copies = 0;
+  std::array<double, program::kGroups> collectives{};
+  for (const program::InstructionTime& one : measurement.times) {
+    double& sum = one.group != Group::none ? collectives[static_cast<std::size_t>(one.group)]
+                  : is_host_copy(one.op)   ? copies
+                                           : kernels;
+    sum += one.seconds / steps;
+  }
+  const auto seconds = [&](std::string key, std::string title, double predicted, double measured) {
+    if (predicted == 0 && measured == 0) return;
+    rows.push_back({"time." + std::move(key), std::move(title), false, predicted, measured});
+  };
+  const double data = collectives[static_cast<std::size_t>(Group::data_parallel)];
+  const double tensor = collectives[static_cast<std::size_t>(Group::tensor_parallel)];
+  seconds("step", "step", time.seconds, measured_speed(prediction, measurement).step_seconds);
+  seconds("compute", "kernels", time.compute_seconds, kernels);
+  seconds("data_parallel", "data-parallel traffic", time.data_parallel_seconds, data);
+  seconds("tensor_parallel", "tensor-parallel traffic", time.tensor_parallel_seconds, tensor);
+  seconds("host_copies", "host copies", time.host_copy_seconds, copies);
+  if (data + tensor > 0) {
+    using predict::ExposedPart;
+    const double exposed =
+        time.exposed(ExposedPart::data_parallel) + time.exposed(ExposedPart::tensor_parallel);
+    rows.push_back({"time.exposed_share", "share that waits for traffic", true, exposed / time.seconds,
+                    (data + tensor) * steps / all_steps});
+  }
+  return rows;
 }
 
 MeasuredSpeed measured_speed(const Prediction& prediction, const Measurement& measurement) {

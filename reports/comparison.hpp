@@ -45,6 +45,24 @@ struct Comparison {
 // tolerance; the process has 2 % or 8 MiB a rank, and causal attention may leave out half of its squares.
 Comparison compare(const predict::Prediction& prediction, const program::Measurement& measurement);
 
+// A time, or a part of one, predicted and measured. It decides nothing: machines are shared and clocks
+// differ.
+struct ComparedTime {
+  std::string key;        // "time.step"
+  std::string title;      // "step"
+  bool is_share = false;  // of the step; otherwise seconds
+  double predicted = 0, measured = 0;
+
+  // By how much of the measurement the prediction is above it.
+  double relative_error() const { return measured > 0 ? predicted / measured - 1 : 0; }
+};
+
+// The median step, and of rank 0's mean step: kernels, collectives by group, copies between device and host,
+// and which share of the step waits for collectives. Here they all block the rank. Empty where the prediction
+// has no time.
+std::vector<ComparedTime> compare_times(const predict::Prediction& prediction,
+                                        const program::Measurement& measurement);
+
 // "forward, layer 3, before matmul".
 std::string place_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
                        std::size_t serves);

@@ -70,6 +70,29 @@ Table comparison_table(const Comparison& comparison, const MeasuredSpeed& speed)
   return table;
 }
 
+Cell time_cell(const ComparedTime& time, double value) {
+  if (time.is_share) return Percent{value};
+  return Real{value * 1e3, 1};
+}
+
+// Of rank 0, as on this machine nothing that a rank runs is beside anything else.
+Table compared_times_table(const std::vector<ComparedTime>& times) {
+  Table table{
+      {{"Time of a step", false}, {"unit", false}, {"predicted"}, {"measured"}, {"off by %"}}, {}, {}};
+  for (const ComparedTime& time : times) {
+    table.rows.push_back({time.title, std::string(time.is_share ? "%" : "ms"),
+                          time_cell(time, time.predicted), time_cell(time, time.measured),
+                          Percent{time.relative_error()}});
+  }
+  return table;
+}
+
+// Predicted times are of the machine that --hw names, measured ones of this one.
+std::vector<ComparedTime> times_here(const FitAnswer& fit, const Measurement& measurement) {
+  if (!fit.resolved.cluster.device.capacity.from_host_memory) return {};
+  return compare_times(fit.prediction, measurement);
+}
+
 Table steps_table(const predict::Prediction& prediction, const Measurement& measurement) {
   Table table{{{"step"}, {"loss"}, {"gradient norm"}, {"rate"}, {"ms"}, {"tokens/s"}, {"", false}}, {}, {}};
   for (const StepMeasurement& step : measurement.steps) {
@@ -83,6 +106,11 @@ Table steps_table(const predict::Prediction& prediction, const Measurement& meas
   return table;
 }
 
+std::string instruction_text(const program::InstructionTime& time) {
+  const std::string op(program::name_of(time.op));
+  return time.group == program::Group::none ? op : fmt::format("{} {}", program::name_of(time.group), op);
+}
+
 // Where rank 0's time went, the largest first.
 Table times_table(const Measurement& measurement) {
   Table table{{{"Time of rank 0", false}, {"calls"}, {"ms a step"}, {"share"}}, {}, {}};
@@ -94,7 +122,7 @@ Table times_table(const Measurement& measurement) {
       std::max<std::int64_t>(1, std::count_if(measurement.steps.begin(), measurement.steps.end(),
                                               [](const auto& s) { return !s.warm_up; })));
   for (std::size_t i = 0; i < std::min(kTimesShown, times.size()); ++i) {
-    table.rows.push_back({spaced(std::string(program::name_of(times[i].op))),
+    table.rows.push_back({spaced(instruction_text(times[i])),
                           static_cast<std::int64_t>(static_cast<double>(times[i].calls) / steps),
                           Real{times[i].seconds / steps * 1e3, 2},
                           Percent{all > 0 ? times[i].seconds / all : 0}});
@@ -127,6 +155,19 @@ Data comparison_data(const Comparison& comparison) {
                  .set("tolerance_below", Data())
                  .set("tolerance_above", Data())
                  .set("ok", text.ok()));
+  }
+  return list;
+}
+
+Data compared_times_data(const std::vector<ComparedTime>& times) {
+  Data list = Data::list();
+  for (const ComparedTime& time : times) {
+    list.add(Data::map()
+                 .set("key", time.key)
+                 .set("unit", time.is_share ? "share" : "s")
+                 .set("predicted", time.predicted)
+                 .set("measured", time.measured)
+                 .set("relative_error", time.relative_error()));
   }
   return list;
 }
@@ -166,10 +207,12 @@ Data ranks_data(const Measurement& measurement) {
 Data times_data(const Measurement& measurement) {
   Data list = Data::list();
   for (const program::InstructionTime& time : measurement.times) {
-    list.add(Data::map()
-                 .set("instruction", program::name_of(time.op))
-                 .set("calls", time.calls)
-                 .set("seconds", time.seconds));
+    list.add(
+        Data::map()
+            .set("instruction", program::name_of(time.op))
+            .set("group", time.group == program::Group::none ? Data() : Data(program::name_of(time.group)))
+            .set("calls", time.calls)
+            .set("seconds", time.seconds));
   }
   return list;
 }
@@ -259,7 +302,11 @@ Report validation_report(const ValidationAnswer& answer) {
   const FitAnswer& fit = answer.prediction;
   const predict::Prediction& prediction = fit.prediction;
   Comparison comparison;
-  if (answer.measurement != nullptr) comparison = compare(prediction, *answer.measurement);
+  std::vector<ComparedTime> times;
+  if (answer.measurement != nullptr) {
+    comparison = compare(prediction, *answer.measurement);
+    times = times_here(fit, *answer.measurement);
+  }
   Report report;
   const Data predicted = fit_data(fit);
   report.data =
@@ -274,7 +321,8 @@ Report validation_report(const ValidationAnswer& answer) {
           .set("predicted", *predicted.find("result"))
           .set("measured",
                answer.measurement == nullptr ? Data() : measurement_data(prediction, *answer.measurement))
-          .set("comparison", comparison_data(comparison));
+          .set("comparison", comparison_data(comparison))
+          .set("times", compared_times_data(times));
   report.rows = "comparison";
 
   std::vector<Block>& blocks = report.blocks;
@@ -286,6 +334,14 @@ Report validation_report(const ValidationAnswer& answer) {
         measurement.device, answer.environment.processor, measurement.batches)});
     blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
     blocks.emplace_back(comparison_table(comparison, measured_speed(prediction, measurement)));
+    if (times.empty()) {
+      blocks.emplace_back(
+          Paragraph{"The time of a step is not predicted: zeroplan calibrate measures this machine, and --hw "
+                    "takes what "
+                    "it writes."});
+    } else {
+      blocks.emplace_back(compared_times_table(times));
+    }
     for (const ComparedText& place : comparison.texts) blocks.emplace_back(Paragraph{peak_text(place)});
     blocks.emplace_back(Paragraph{memory_text(prediction, measurement)});
     blocks.emplace_back(steps_table(prediction, measurement));

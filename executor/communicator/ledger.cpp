@@ -34,22 +34,6 @@ std::string_view name_of(Call::Kind kind) {
   return "?";
 }
 
-std::string_view name_of(DataType type) {
-  switch (type) {
-    case DataType::fp32:
-      return "fp32";
-    case DataType::fp16:
-      return "fp16";
-    case DataType::bf16:
-      return "bf16";
-    case DataType::int32:
-      return "int32";
-    case DataType::uint8:
-      return "uint8";
-  }
-  return "?";
-}
-
 Op collective_of(Call::Kind kind) {
   switch (kind) {
     case Call::Kind::all_reduce:

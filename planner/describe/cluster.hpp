@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/describe/calibration.hpp"
 #include "planner/describe/document.hpp"
 #include "planner/units.hpp"
 
@@ -67,6 +68,7 @@ struct AttainedCollective {
   Collective collective = Collective::all_reduce;
   std::int64_t devices = 0;  // that took part, on all nodes together
   std::int64_t nodes = 1;
+  std::optional<program::DataType> type;  // of its elements; none: of any
   double first_bytes = 0;
   std::vector<double> busbw_gbytes_per_s;
   std::vector<double> seconds;  // of each size, from busbw; at most those of the next size
@@ -90,6 +92,7 @@ struct Device {
   std::optional<Figure> pcie_gbytes_per_s, host_to_device_gbytes_per_s;
   std::vector<AttainedMatmul> attained_matmul;
   std::vector<AttainedCollective> attained_collectives;  // on one node
+  std::vector<CalibratedRates> calibrated;               // by devices at work at once
 };
 
 enum class Fabric { nvswitch, cube_mesh, pcie, infinity_fabric, shared_memory };

@@ -186,6 +186,7 @@ Device read_device(MapReader& reader) {
   device.host_to_device_gbytes_per_s = read_figure(reader, "host_to_device_gbytes_per_s", kGbytesPerSecond);
   read_attained_matmul(reader, device.attained_matmul);
   device.attained_collectives = read_attained_collectives(reader);
+  device.calibrated = read_calibrated(reader);
   reader.ignore("attention_attained");
   return device;
 }

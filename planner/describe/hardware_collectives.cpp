@@ -1,53 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 
 #include "planner/describe/hardware_reader.hpp"
-#include "planner/describe/quantity.hpp"
 
 namespace zeroplan::describe {
 namespace {
 
-constexpr double kSlowestGbytesPerSecond = 1e-6;
-constexpr double kFastestGbytesPerSecond = 1e6;
+constexpr FigureRange kGbytesPerSecond{.minimum = 1e-6, .maximum = 1e6};
 constexpr double kMostDevices = 1e6;
 constexpr Bytes kSmallestVector = 1;
 
 const std::vector<std::string>& collective_names() {
   static const std::vector<std::string> names{"all_reduce", "all_gather", "reduce_scatter"};
   return names;
-}
-
-// A number, or a list of one for each size.
-std::vector<double> read_rates(MapReader& reader, std::string_view key) {
-  std::vector<double> rates;
-  const Value* value = reader.any(key);
-  if (value == nullptr || value->kind == Value::Kind::null) {
-    reader.missing(key, "a number, or a list of one for each size");
-    return rates;
-  }
-  if (value->kind == Value::Kind::scalar) {
-    const std::optional<double> rate = reader.real(key, kSlowestGbytesPerSecond, kFastestGbytesPerSecond);
-    if (rate) rates.push_back(*rate);
-    return rates;
-  }
-  const auto is_number = [](const Value& item) { return item.kind == Value::Kind::scalar && !item.quoted; };
-  if (value->kind != Value::Kind::list || value->items.empty() ||
-      !std::all_of(value->items.begin(), value->items.end(), is_number)) {
-    reader.problem(key, "expected a number, or a list of numbers");
-    return rates;
-  }
-  for (const Value& item : value->items) {
-    try {
-      rates.push_back(parse_real(item.text, kSlowestGbytesPerSecond, kFastestGbytesPerSecond));
-    } catch (const std::invalid_argument& error) {
-      reader.problem(key, error.what());
-      return {};
-    }
-  }
-  return rates;
 }
 
 // First calls of a benchmark are often slow, so a small vector that took longer than a larger one is what is
@@ -85,7 +52,10 @@ std::optional<AttainedCollective> read_entry(MapReader& reader) {
   if (!first && reader.problems().list().size() == problems_before) {
     reader.problem("first_bytes", "missing, expected the size of the first figure");
   }
-  entry.busbw_gbytes_per_s = read_rates(reader, "busbw_gbytes_per_s");
+  if (const auto type = reader.one_of("dtype", type_names()))
+    entry.type = static_cast<program::DataType>(*type);
+  entry.busbw_gbytes_per_s = read_numbers(reader, "busbw_gbytes_per_s", kGbytesPerSecond,
+                                          "a number, or a list of one for each size");
   entry.source = reader.string("source").value_or("");
   entry.note = reader.string("note").value_or("");
   entry.assumed = reader.boolean("assumed").value_or(false);

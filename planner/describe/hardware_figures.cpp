@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "planner/describe/hardware_reader.hpp"
+#include "planner/describe/quantity.hpp"
 
 namespace zeroplan::describe {
 namespace {
@@ -73,6 +76,47 @@ std::optional<Figure> read_bytes_figure(MapReader& reader, std::string_view stem
     }
   }
   return result;
+}
+
+std::vector<double> read_numbers(MapReader& reader, std::string_view key, FigureRange range,
+                                 std::string_view expected) {
+  const Value* value = reader.any(key);
+  if (value == nullptr || value->kind == Value::Kind::null) {
+    reader.missing(key, expected);
+    return {};
+  }
+  if (value->kind == Value::Kind::scalar) {
+    const std::optional<double> number = read_number(reader, key, range);
+    return number ? std::vector{*number} : std::vector<double>{};
+  }
+  const auto is_number = [](const Value& item) { return item.kind == Value::Kind::scalar && !item.quoted; };
+  if (value->kind != Value::Kind::list || value->items.empty() ||
+      !std::all_of(value->items.begin(), value->items.end(), is_number)) {
+    reader.problem(key, "expected a number, or a list of numbers");
+    return {};
+  }
+  std::vector<double> numbers;
+  numbers.reserve(value->items.size());
+  for (const Value& item : value->items) {
+    try {
+      numbers.push_back(parse_real(item.text, range.minimum, range.maximum));
+    } catch (const std::invalid_argument& error) {
+      reader.problem(key, error.what());
+      return {};
+    }
+  }
+  return numbers;
+}
+
+const std::vector<std::string>& type_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (std::size_t i = 0; i < program::kDataTypes; ++i) {
+      list.emplace_back(program::name_of(static_cast<program::DataType>(i)));
+    }
+    return list;
+  }();
+  return names;
 }
 
 Heading read_heading(MapReader& reader) {

@@ -28,6 +28,17 @@ std::optional<Figure> read_figure(MapReader& reader, std::string_view key, Figur
 // PiB.
 std::optional<Figure> read_bytes_figure(MapReader& reader, std::string_view stem, Bytes minimum);
 
+// A number, or a list of them, each from `minimum` to `maximum`; empty after a problem, which says "missing"
+// where the key is. `expected`: what belongs there.
+std::vector<double> read_numbers(MapReader& reader, std::string_view key, FigureRange range,
+                                 std::string_view expected);
+
+// The names of types in files, in the order of program::DataType.
+const std::vector<std::string>& type_names();
+
+// The list `calibrated` of a device.
+std::vector<CalibratedRates> read_calibrated(MapReader& reader);
+
 // The list `collectives_attained` of a device or node.
 std::vector<AttainedCollective> read_attained_collectives(MapReader& reader);
 

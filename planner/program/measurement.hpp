@@ -61,9 +61,11 @@ struct StepMeasurement {
   Bytes peak_bytes = 0;  // most that rank 0 has held of its device so far
 };
 
-// Seconds of rank 0's measured steps, by kind of instruction; waiting for other ranks included.
+// Seconds of rank 0's measured steps, by kind of instruction and, for collectives, by group; waiting for
+// other ranks included.
 struct InstructionTime {
   Op op = Op::phase;
+  Group group = Group::none;
   std::int64_t calls = 0;
   double seconds = 0;
 };

@@ -1,0 +1,342 @@
+#include "planner/calibrate/probes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "planner/describe/model.hpp"
+#include "planner/program/builder.hpp"
+#include "planner/program/compile.hpp"
+#include "planner/program/zero_policy.hpp"
+
+namespace zeroplan::calibrate {
+namespace {
+
+using describe::KernelKind;
+using describe::KernelSizes;
+using describe::OperandTypes;
+using program::BufferId;
+using program::Category;
+using program::DataType;
+using program::GroupInfo;
+using program::Instruction;
+using program::Op;
+using program::Operand;
+using program::Phase;
+
+constexpr Bytes kAlignment = 64;
+constexpr Bytes kFirstVector = 4 * kKiB;
+constexpr int kDoublings = 14, kQuickDoublings = 8;  // 64 MiB, 1 MiB
+
+// ---- models ----
+
+struct ModelProbe {
+  std::string_view model;
+  std::int64_t sequence, micro_batch;
+  bool offload_and_recompute;
+};
+
+// Two blocks, so that between them every kernel is used, each small and large. The large ones pass the
+// caches.
+constexpr std::array<ModelProbe, 4> kModels{
+    {{"layers=1,hidden=256,heads=4,vocab=1024", 128, 1, false},
+     {"layers=1,hidden=256,heads=4,kv_heads=2,ffn=704,vocab=1024,gated=true", 128, 1, true},
+     {"layers=1,hidden=512,heads=8,vocab=4096", 512, 2, false},
+     {"layers=1,hidden=512,heads=8,kv_heads=4,ffn=1408,vocab=4096,gated=true", 512, 2, true}}};
+constexpr std::size_t kQuickModels = 2;
+
+Probe model_probe(const ModelProbe& small, describe::Precision precision, GroupInfo ranks) {
+  const describe::Model model = describe::read_model_spelling(small.model);
+  describe::PlanOptions options;
+  options.gpus = ranks.size;
+  options.dtype = precision;
+  options.seq = small.sequence;
+  options.micro_batch = small.micro_batch;
+  options.zero = 2;
+  options.grad_accum = 2;
+  if (small.offload_and_recompute) {
+    options.offload = describe::Offload::optimizer;
+    options.recompute = describe::Recompute::full;
+    options.attention = describe::AttentionKernel::materialized;
+  }
+  const describe::Plan plan = describe::resolve_plan(options, model, "cpu").plan;
+  Probe probe;
+  probe.what = fmt::format("{} kernels of {}", describe::name_of(precision), small.model);
+  probe.program = program::compile(model, plan, {.data_parallel = ranks.rank, .tensor_parallel = 0});
+  probe.sequence = plan.sequence;
+  probe.micro_batch = plan.micro_batch;
+  probe.gradient_accumulation = plan.gradient_accumulation;
+  probe.vocabulary = model.vocabulary;
+  return probe;
+}
+
+// ---- grids ----
+
+using Sizes = std::array<std::int64_t, 4>;  // dims of an instruction
+
+// Widths are no powers of two: rows that are so many bytes apart share lines of the caches, as those of few
+// models do.
+std::vector<Sizes> product_sizes(Extent extent) {
+  const std::vector<std::int64_t> rows =
+      extent.quick ? std::vector<std::int64_t>{64, 256} : std::vector<std::int64_t>{64, 256, 1024};
+  const std::vector<std::int64_t> widths =
+      extent.quick ? std::vector<std::int64_t>{144, 576} : std::vector<std::int64_t>{144, 576, 2304};
+  std::vector<Sizes> sizes;
+  for (const std::int64_t m : rows) {
+    for (const std::int64_t n : widths) {
+      for (const std::int64_t k : widths) sizes.push_back({m, n, k, 0});
+    }
+  }
+  return sizes;
+}
+
+std::vector<Sizes> attention_sizes(Extent extent) {
+  constexpr std::int64_t kWidth = 512;
+  const std::int64_t tokens = extent.quick ? 256 : 1024;
+  std::vector<Sizes> sizes;
+  for (std::int64_t sequence = 64; sequence <= tokens; sequence *= 4) {
+    for (const std::int64_t head_dim : {64, 128}) {
+      sizes.push_back({tokens / sequence, sequence, kWidth / head_dim, head_dim});
+    }
+  }
+  return sizes;
+}
+
+// Elements of an operand (step_program.hpp says what each is).
+Elements operand_elements(Op op, std::size_t operand, const Sizes& sizes) {
+  const auto [a, b, c, d] = sizes;
+  const auto pick = [operand](std::initializer_list<Elements> elements) {
+    return operand < elements.size() ? elements.begin()[operand] : 0;
+  };
+  const Elements mn = a * b, mk = a * c, nk = b * c;
+  const Elements context = a * b * c * d, packed = 3 * context, square = a * c * b * b, rows = a * b * c;
+  switch (op) {
+    case Op::matmul:
+      return pick({mk, nk, b, mn});
+    case Op::matmul_input_gradient:
+      return pick({mn, nk, mk});
+    case Op::matmul_weight_gradient:
+      return pick({mn, mk, nk, b});
+    case Op::attention_forward:
+      return pick({packed, packed, context, rows});
+    case Op::attention_backward:
+      return pick({context, packed, packed, rows, rows, packed});
+    case Op::attention_scores:
+      return pick({packed, packed, square});
+    case Op::attention_values:
+      return pick({square, packed, context});
+    case Op::attention_values_backward:
+      return pick({context, square, packed, square, packed});
+    case Op::attention_scores_backward:
+      return pick({square, packed, packed, packed});
+    default:
+      return 0;
+  }
+}
+
+// A bias is a small part of a product: what was measured with one stands for both.
+KernelKind without_bias(KernelKind kind) {
+  constexpr std::size_t kBiasOfMatmul = 2, kBiasOfGradient = 3;
+  if (kind.op != Op::matmul && kind.op != Op::matmul_weight_gradient) return kind;
+  const std::size_t bias = kind.op == Op::matmul ? kBiasOfMatmul : kBiasOfGradient;
+  kind.types |= describe::kAbsentType << (describe::kBitsPerType * bias);
+  return kind;
+}
+
+// Everything that a probe touches, one block for each type: each piece is memory that no other has, so a
+// piece is as cold when its turn comes again as a layer's weights are in a step.
+class Blocks {
+ public:
+  explicit Blocks(program::StepProgram& program) : program_(program), builder_(program, kAlignment) {}
+
+  Operand piece(DataType type, Elements elements) {
+    const auto found = blocks_.find(type);
+    BufferId block = program::kNoBuffer;
+    if (found == blocks_.end()) {
+      block = builder_.buffer("calibration", type, Category::workspace, 1);
+      blocks_.emplace(type, block);
+    } else {
+      block = found->second;
+    }
+    Elements& used = used_[type];
+    const BufferId view = builder_.view("piece", block, used, elements);
+    used += round_up(elements, kAlignment);
+    return program::at(view);
+  }
+
+  // Once all pieces are there: what comes before the instructions. Their memory and the scalars of a step;
+  // then, each time, numbers as of weights, as processors are faster with zeros.
+  std::vector<Instruction> beginning() {
+    program::StepProgram only_code;
+    program::Builder code(only_code, kAlignment);
+    code.phase(Phase::setup);
+    for (const auto& [type, block] : blocks_) {
+      program::Buffer& buffer = program_.buffers[block];
+      buffer.elements = std::max(used_[type], kDrawn);
+      buffer.bytes = buffer.elements * program::bytes_of(type);
+      code.acquire(program::at(block));
+    }
+    code.acquire(
+        program::at(builder_.buffer("scalars", DataType::fp32, Category::workspace, program::kScalars)));
+    code.phase(Phase::forward);
+    for (const auto& [type, block] : blocks_) {
+      if (type == DataType::int32 || type == DataType::uint8) continue;
+      draw(block);
+      const Elements elements = program_.buffers[block].elements;
+      for (Elements filled = kDrawn; filled < elements; filled *= 2) {
+        const Elements more = std::min(filled, elements - filled);
+        code.emit(Op::copy, {more},
+                  {program::at(builder_.view("numbers", block, 0, more)),
+                   program::at(builder_.view("numbers", block, filled, more))});
+      }
+    }
+    return only_code.code;
+  }
+
+  program::Builder& builder() { return builder_; }
+
+ private:
+  // The first numbers of a block are drawn as a tensor's are.
+  void draw(BufferId block) {
+    program::UnitPlacement unit;
+    unit.parameter = block;
+    unit.elements = unit.partition = unit.owned = program_.buffers[block].elements;
+    program_.units.push_back(unit);
+    program::TensorPlacement tensor;
+    tensor.name = "calibration.weight";
+    tensor.unit = program_.units.size() - 1;
+    tensor.outputs = kDrawn;
+    tensor.inputs = 1;
+    program_.tensors.push_back(tensor);
+  }
+
+  static constexpr Elements kDrawn = Elements{1} << 16;
+
+  program::StepProgram& program_;
+  program::Builder builder_;
+  std::map<DataType, BufferId> blocks_;
+  std::map<DataType, Elements> used_;
+};
+
+program::StepProgram empty_program(GroupInfo ranks) {
+  program::StepProgram program;
+  program.data_parallel = ranks;
+  program.layers = 1;
+  program.tokens_per_step = ranks.size;
+  return program;
+}
+
+void put_beginning(program::StepProgram& program, Blocks& blocks) {
+  const std::vector<Instruction> beginning = blocks.beginning();
+  program.code.insert(program.code.begin(), beginning.begin(), beginning.end());
+}
+
+Probe grid_probe(const Instruction& like, OperandTypes types, const std::vector<Sizes>& grid,
+                 GroupInfo ranks) {
+  Probe probe;
+  probe.is_grid = true;
+  probe.what = fmt::format("{} over sizes", program::name_of(like.op));
+  probe.program = empty_program(ranks);
+  Blocks blocks(probe.program);
+  for (const Sizes& sizes : grid) {
+    Instruction instruction = like;
+    instruction.dims = sizes;
+    if (describe::sizes_of(like.op) == KernelSizes::attention) {
+      instruction.extra = narrow<std::uint32_t>(sizes[2]);  // as many key-value heads
+    }
+    for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
+      const OperandTypes type = types >> (describe::kBitsPerType * i) & describe::kAbsentType;
+      instruction.operands[i] = {};
+      if (type == describe::kAbsentType) continue;
+      instruction.operands[i] =
+          blocks.piece(static_cast<DataType>(type), operand_elements(like.op, i, sizes));
+    }
+    probe.program.code.push_back(instruction);
+  }
+  put_beginning(probe.program, blocks);
+  return probe;
+}
+
+}  // namespace
+
+std::vector<Probe> kernel_probes(describe::Precision precision, GroupInfo ranks, Extent extent) {
+  std::vector<Probe> probes;
+  const std::size_t models = extent.quick ? kQuickModels : kModels.size();
+  for (std::size_t i = 0; i < models; ++i) probes.push_back(model_probe(kModels[i], precision, ranks));
+  std::set<KernelKind> seen;
+  std::vector<Probe> grids;
+  for (const Probe& probe : probes) {
+    for (const Instruction& instruction : probe.program.code) {
+      const KernelSizes sizes = describe::sizes_of(instruction.op);
+      if (sizes == KernelSizes::streaming) continue;
+      const KernelKind kind = describe::kind_of(probe.program, instruction);
+      if (!seen.insert(without_bias(kind)).second) continue;
+      grids.push_back(
+          grid_probe(instruction, kind.types,
+                     sizes == KernelSizes::product ? product_sizes(extent) : attention_sizes(extent), ranks));
+      grids.back().what = fmt::format("{} {}", describe::name_of(precision), grids.back().what);
+    }
+  }
+  std::move(grids.begin(), grids.end(), std::back_inserter(probes));
+  return probes;
+}
+
+Probe collective_probe(describe::Precision precision, GroupInfo ranks, Extent extent) {
+  Probe probe;
+  probe.what = fmt::format("{} collectives", describe::name_of(precision));
+  probe.program = empty_program(ranks);
+  Blocks blocks(probe.program);
+  const DataType type = program::compute_type(precision);
+  std::vector<Operand> vectors;
+  std::vector<Elements> elements;
+  const int doublings = extent.quick ? kQuickDoublings : kDoublings;
+  for (int i = 0; i <= doublings; ++i) {
+    elements.push_back(round_up((kFirstVector << i) / program::bytes_of(type), ranks.size));
+    vectors.push_back(blocks.piece(type, elements.back()));
+  }
+  for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
+    for (std::size_t i = 0; i < vectors.size(); ++i) {
+      program::Builder& builder = blocks.builder();
+      if (op != Op::all_gather) {
+        builder.collective(op, program::Group::data_parallel, elements[i], {vectors[i]});
+        continue;
+      }
+      const Elements partition = elements[i] / ranks.size;
+      const BufferId own = builder.view("own", vectors[i].buffer, ranks.rank * partition, partition);
+      builder.collective(op, program::Group::data_parallel, elements[i], {program::at(own), vectors[i]});
+    }
+  }
+  put_beginning(probe.program, blocks);
+  return probe;
+}
+
+Probe skew_probe(GroupInfo ranks, Extent extent) {
+  const std::int64_t width = extent.quick ? 288 : 2304;
+  const std::int64_t rows = extent.quick ? 128 : 1024;
+  const int times = extent.quick ? 8 : 12;
+  Probe probe;
+  probe.what = "waiting for each other";
+  probe.program = empty_program(ranks);
+  Blocks blocks(probe.program);
+  const Operand x = blocks.piece(DataType::fp32, rows * width);
+  const Operand weight = blocks.piece(DataType::fp32, width * width);
+  const Operand y = blocks.piece(DataType::fp32, rows * width);
+  const Operand small = blocks.piece(DataType::fp32, round_up(kAlignment, ranks.size));
+  const auto meet = [&] {
+    blocks.builder().collective(Op::all_reduce, program::Group::data_parallel,
+                                round_up(kAlignment, ranks.size), {small});
+  };
+  meet();
+  for (int i = 0; i < times; ++i) {
+    blocks.builder().emit(Op::matmul, {rows, width, width}, {x, weight, {}, y});
+    meet();
+  }
+  put_beginning(probe.program, blocks);
+  return probe;
+}
+
+}  // namespace zeroplan::calibrate

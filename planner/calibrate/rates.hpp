@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/calibrate/probes.hpp"
+#include "planner/describe/calibration.hpp"
+#include "planner/describe/cluster.hpp"
+
+// From measured seconds to the tables of a machine's description.
+namespace zeroplan::calibrate {
+
+// Seconds of each instruction of a program by its index, one list for each repeat; 0 where it did not run.
+using Repeats = std::vector<std::vector<double>>;
+
+// What repeats of one measurement come to. A step is a sum over many instructions, so the mean counts and
+// not the median; but no repeat counts for more than one and a half medians.
+struct Typical {
+  double value = 0;
+  double spread = 0;  // half of what lies between the quartiles, over the median
+};
+Typical typical_of(std::vector<double> values);
+
+// Rates of kernels from probes of one number of ranks.
+class KernelTables {
+ public:
+  // A grid's instructions become a table of its sizes; a model's are told apart by size and averaged where
+  // sizes are nearly the same. Products and attention count in grids only.
+  void add(const Probe& probe, const Repeats& repeats);
+  describe::CalibratedRates rates(std::int64_t devices, std::string source, double skew) const;
+
+ private:
+  struct Sample {
+    describe::KernelKind kind;
+    std::array<double, describe::kMostAxes> sizes{};
+    double rate = 0, spread = 0;
+  };
+  std::vector<Sample> grid_, streaming_;
+};
+
+// The tables of a collective probe, one for each collective.
+std::vector<describe::AttainedCollective> collective_tables(const Probe& probe, const Repeats& repeats,
+                                                            const std::string& source);
+
+// Of a skew probe: seconds in collectives, less those of the fastest, over the seconds computed.
+double skew_of(const Probe& probe, const Repeats& repeats);
+
+}  // namespace zeroplan::calibrate

@@ -1,0 +1,85 @@
+#include "planner/predict/skew.hpp"
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+
+#include "planner/predict/repetition.hpp"
+
+namespace zeroplan::predict {
+namespace {
+
+using program::Instruction;
+using program::Op;
+
+// The first collective of a piece of program, and how often a pass through the piece calls it: it waits also
+// for what was computed before the piece.
+struct First {
+  std::size_t index = 0;
+  double calls = 1;
+};
+
+// A piece: the body of a repeat, or the whole.
+struct Piece {
+  double since = 0;  // seconds computed since the last collective, or since the piece began
+  std::optional<First> first;
+};
+
+class Walk {
+ public:
+  Walk(double skew, std::vector<double>& seconds) : skew_(skew), seconds_(seconds) {}
+
+  void one(const Instruction& instruction, std::size_t index) {
+    switch (instruction.op) {
+      case Op::repeat:
+        if (++depth_ == kDeepestRepeat) throw std::logic_error("add_skew: repeats nested too deep");
+        pieces_[depth_] = {};
+        counts_[depth_] = static_cast<double>(instruction.dims[0]);
+        break;
+      case Op::end_repeat:
+        close();
+        break;
+      default:
+        if (instruction.group == program::Group::none) {
+          pieces_[depth_].since += seconds_[index];
+          break;
+        }
+        if (!pieces_[depth_].first) pieces_[depth_].first = First{index, 1};
+        seconds_[index] += skew_ * pieces_[depth_].since;
+        pieces_[depth_].since = 0;
+    }
+  }
+
+ private:
+  // The first collective of a body follows what came before the repeat once, and the end of the body the
+  // other times.
+  void close() {
+    const Piece body = pieces_[depth_];
+    const double count = counts_[depth_];
+    Piece& outer = pieces_[--depth_];
+    if (!body.first) {
+      outer.since += count * body.since;
+      return;
+    }
+    const double before = outer.since + (count - 1) * body.since;
+    seconds_[body.first->index] += skew_ * before / (count * body.first->calls);
+    if (!outer.first) outer.first = First{body.first->index, count * body.first->calls};
+    outer.since = body.since;
+  }
+
+  double skew_;
+  std::vector<double>& seconds_;
+  std::array<Piece, kDeepestRepeat> pieces_{};
+  std::array<double, kDeepestRepeat> counts_{};
+  std::size_t depth_ = 0;
+};
+
+}  // namespace
+
+void add_skew(const program::StepProgram& program, double skew, std::vector<double>& seconds) {
+  Walk walk(skew, seconds);
+  for (std::size_t i = 0; i < program.code.size(); ++i) walk.one(program.code[i], i);
+}
+
+}  // namespace zeroplan::predict
