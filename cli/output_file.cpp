@@ -15,10 +15,11 @@
 namespace zeroplan::cli {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw ConfigurationError(
-      Problem{"--out", 0, "", fmt::format("{} cannot be written: {}", zeroplan::quoted(path), why)});
-}
+struct Refused {
+  std::string path, why;
+};
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) { throw Refused{path, why}; }
 
 class FileDescriptor {
  public:
@@ -71,9 +72,7 @@ void replace_file(const std::string& path, std::string_view text) {
   }
 }
 
-}  // namespace
-
-void write_whole_file(const std::string& path, std::string_view text) {
+void write_or_refuse(const std::string& path, std::string_view text) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -85,6 +84,17 @@ void write_whole_file(const std::string& path, std::string_view text) {
   const fs::path target = fs::canonical(path, error);
   if (error) refuse(path, error.message());
   replace_file(target.string(), text);
+}
+
+}  // namespace
+
+void write_whole_file(const std::string& path, std::string_view text, const std::string& option) {
+  try {
+    write_or_refuse(path, text);
+  } catch (const Refused& refused) {
+    throw ConfigurationError(Problem{
+        option, 0, "", fmt::format("{} cannot be written: {}", zeroplan::quoted(refused.path), refused.why)});
+  }
 }
 
 }  // namespace zeroplan::cli

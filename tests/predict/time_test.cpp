@@ -3,14 +3,19 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+#include <utility>
 
-#include "planner/predict/links.hpp"
+#include "planner/predict/schedule.hpp"
+#include "planner/predict/trace.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/support/plans.hpp"
-#include "tests/support/unrolled.hpp"
 
 using namespace zeroplan;
 using predict::KernelRates;
+using predict::Ready;
 using predict::StepTime;
 using program::Group;
 using program::Instruction;
@@ -32,81 +37,42 @@ KernelRates some_rates() {
   return rates;
 }
 
-// The same rules with a clock for each stream, instruction by instruction, every layer and micro-batch
-// walked.
-class Clocks {
- public:
-  Clocks(const program::StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates)
-      : program_(program), cluster_(cluster), rates_(rates) {}
+// Clocks that a test can read.
+struct Clocks {
+  std::array<double, predict::kReady> ready{};
 
-  double run() {
-    test::for_each_executed(
-        program_, [&](std::size_t, const Instruction& instruction, std::int64_t, std::int64_t, Phase phase) {
-          if (phase == Phase::step && phase_ != Phase::step) {
-            host_ = compute_ = communication_ = copies_ = gathered_ = latest();
-          }
-          phase_ = phase;
-          if (instruction.op > Op::load_batch) one(instruction);
-        });
-    return latest();
+  double& at(Ready stream) { return ready[static_cast<std::size_t>(stream)]; }
+  void wait(Ready stream, Ready other) { at(stream) = std::max(at(stream), at(other)); }
+  void set(Ready stream, Ready other) { at(stream) = at(other); }
+  void spend(Ready stream, double seconds) { at(stream) += seconds; }
+  void run(Ready stream, std::size_t, double seconds) { at(stream) += seconds; }
+};
+
+// A few instructions with seconds written beside them.
+class Script {
+ public:
+  predict::StepCosts costs;
+
+  void add(Op op, double seconds, Group group = Group::none, std::uint8_t flags = 0, std::int16_t ahead = 0) {
+    Instruction instruction;
+    instruction.op = op;
+    instruction.group = group;
+    instruction.flags = flags;
+    instruction.operands[1].layer_offset = ahead;
+    program_.code.push_back(instruction);
+    costs.seconds.push_back(seconds);
+    costs.launches.push_back(1);
+  }
+
+  Clocks run(Phase phase) const {
+    Clocks clocks;
+    const predict::Schedule schedule(program_, costs);
+    for (std::size_t i = 0; i < program_.code.size(); ++i) schedule.run(clocks, i, phase);
+    return clocks;
   }
 
  private:
-  double latest() const { return std::max({host_, compute_, communication_, copies_, gathered_}); }
-
-  double collective(const Instruction& instruction) const {
-    const std::size_t whole = instruction.op == Op::all_gather ? 1 : 0;
-    const auto type = program_.buffers[instruction.operands[whole].buffer].type;
-    return predict::collective_seconds(cluster_, predict::place_group(program_, instruction.group, cluster_),
-                                       instruction.op,
-                                       static_cast<double>(instruction.dims[0] * program::bytes_of(type)));
-  }
-
-  void one(const Instruction& instruction) {
-    switch (instruction.op) {
-      case Op::all_reduce:
-      case Op::reduce_scatter:
-      case Op::all_gather: {
-        const double seconds = collective(instruction);
-        if (instruction.group == Group::tensor_parallel || phase_ == Phase::step) {
-          compute_ = std::max({compute_, host_, communication_}) + seconds;
-          communication_ = compute_;
-        } else if (instruction.op == Op::all_gather) {
-          const double start = std::max({communication_, host_, compute_, copies_});
-          const bool ahead = instruction.operands[1].layer_offset != 0;
-          if (ahead) compute_ = std::max(compute_, gathered_);
-          communication_ = gathered_ = start + seconds;
-          if (!ahead) compute_ = std::max(compute_, communication_);
-        } else {
-          communication_ = std::max({communication_, host_, compute_}) + seconds;
-        }
-        return;
-      }
-      case Op::copy_to_host:
-      case Op::copy_to_device:
-      case Op::accumulate_host: {
-        const auto type = program_.buffers[instruction.operands[0].buffer].type;
-        copies_ = std::max(copies_, compute_);
-        if (instruction.op == Op::accumulate_host) copies_ = std::max(copies_, communication_);
-        copies_ += static_cast<double>(instruction.dims[0] * program::bytes_of(type)) / 26.28e9;
-        if (phase_ == Phase::step) compute_ = std::max(compute_, copies_);
-        return;
-      }
-      default: {
-        host_ += rates_.host_issue_s;
-        const double seconds = predict::kernel_seconds(rates_, program_, instruction) + rates_.kernel_gap_s;
-        double& stream =
-            instruction.op == Op::accumulate && phase_ == Phase::backward ? communication_ : compute_;
-        stream = std::max(stream, host_) + seconds;
-      }
-    }
-  }
-
-  const program::StepProgram& program_;
-  const describe::Cluster& cluster_;
-  const KernelRates& rates_;
-  Phase phase_ = Phase::setup;
-  double host_ = 0, compute_ = 0, communication_ = 0, copies_ = 0, gathered_ = 0;
+  program::StepProgram program_;
 };
 
 }  // namespace
@@ -121,10 +87,108 @@ TEST_CASE("time: the algebra gives what clocks give that walk every layer and mi
       CAPTURE(name);
       const KernelRates rates = some_rates();
       CHECK(predict::read_time(program, cluster, rates).seconds ==
-            doctest::Approx(Clocks(program, cluster, rates).run()).epsilon(1e-9));
+            doctest::Approx(predict::read_trace(program, cluster, rates).step_seconds).epsilon(1e-9));
     });
   }
   CHECK(plans >= 200);
+}
+
+TEST_CASE("time: reductions run beside backward, and slow it down") {
+  Script script;
+  script.add(Op::matmul_input_gradient, 3);
+  script.add(Op::reduce_scatter, 5, Group::data_parallel);
+  script.add(Op::matmul_input_gradient, 4);
+  Clocks clocks = script.run(Phase::backward);
+  CHECK(clocks.at(Ready::compute) == 7);
+  CHECK(clocks.at(Ready::communication) == 8);
+  script.costs.slowdown = 0.2;
+  CHECK(script.run(Phase::backward).at(Ready::compute) == 8);
+}
+
+TEST_CASE("time: a gather is waited for by the layer that needs it") {
+  Script now;
+  now.add(Op::all_gather, 5, Group::data_parallel);
+  now.add(Op::matmul, 3);
+  CHECK(now.run(Phase::forward).at(Ready::compute) == 8);
+
+  Script ahead;
+  ahead.add(Op::all_gather, 5, Group::data_parallel);        // this layer
+  ahead.add(Op::all_gather, 5, Group::data_parallel, 0, 1);  // the next, beside it
+  ahead.add(Op::matmul, 3);                                  // from 5 to 8
+  ahead.add(Op::all_gather, 1, Group::data_parallel, 0, 1);  // from 10
+  ahead.add(Op::matmul, 3);                                  // needs what came at 10
+  CHECK(ahead.run(Phase::forward).at(Ready::compute) == 13);
+}
+
+TEST_CASE("time: kernels wait for sums over tensor-parallel ranks, but for those beside the next kernel") {
+  Script waits;
+  waits.add(Op::matmul, 2);
+  waits.add(Op::all_reduce, 5, Group::tensor_parallel);
+  waits.add(Op::matmul, 3);
+  CHECK(waits.run(Phase::forward).at(Ready::compute) == 10);
+
+  const auto beside = [](double kernel) {
+    Script script;
+    script.add(Op::matmul_input_gradient, 2);
+    script.add(Op::all_reduce, 5, Group::tensor_parallel, program::kBeside);
+    script.add(Op::matmul_weight_gradient, kernel);
+    script.add(Op::norm_backward, 1);
+    return script.run(Phase::backward).at(Ready::compute);
+  };
+  CHECK(beside(3) == 8);
+  CHECK(beside(6) == 9);
+}
+
+TEST_CASE("time: on one stream everything waits for everything, without gaps") {
+  Script script;
+  script.costs.one_stream = true;
+  script.costs.kernel_gap_s = script.costs.host_issue_s = 100;
+  script.add(Op::matmul, 2);
+  script.add(Op::reduce_scatter, 5, Group::data_parallel);
+  script.add(Op::copy_to_host, 4);
+  CHECK(script.run(Phase::backward).at(Ready::compute) == 11);
+}
+
+TEST_CASE("time: what is exposed adds up to the step") {
+  describe::Plan plan = test::plain_plan();
+  plan.sequence = 1024;
+  for (const auto& [stage, tensor] : {std::pair{0, 1}, {1, 2}, {2, 4}, {3, 1}, {3, 8}}) {
+    plan.zero_stage = stage;
+    plan.tensor_parallel = tensor;
+    plan.data_parallel = 8 / tensor;
+    const auto program = program::compile(describe::resolve_model("gpt2-large"), plan);
+    const StepTime time = predict::read_time(program, eight_a100(), some_rates());
+    CAPTURE(stage);
+    CHECK(std::accumulate(time.exposed_seconds.begin(), time.exposed_seconds.end(), 0.0) ==
+          doctest::Approx(time.seconds));
+    for (const double part : time.exposed_seconds) CHECK(part >= 0);
+    CHECK(time.exposed(predict::ExposedPart::data_parallel) <= time.data_parallel_seconds);
+    CHECK(time.exposed(predict::ExposedPart::host_copies) == 0);
+    CHECK((time.exposed(predict::ExposedPart::tensor_parallel) > 0) == (tensor > 1));
+  }
+}
+
+TEST_CASE("trace: nothing runs on a stream before what is there is done, and every layer is listed") {
+  describe::Plan plan = test::plain_plan();
+  plan.data_parallel = 8;
+  plan.zero_stage = 3;
+  plan.gradient_accumulation = 9;
+  const auto program = program::compile(test::small_gpt(), plan);
+  const predict::Trace trace = predict::read_trace(program, eight_a100(), some_rates(), 4);
+  CHECK(trace.micro_batches == 9);
+  CHECK(trace.left_out == 5);
+  std::array<double, predict::kReady> end{};
+  std::set<std::int64_t> layers, micro_batches;
+  for (const predict::TraceEvent& event : trace.events) {
+    double& stream = end[static_cast<std::size_t>(event.stream)];
+    CHECK(event.start_seconds >= stream - 1e-12);
+    stream = event.start_seconds + event.seconds;
+    CHECK(stream <= trace.step_seconds + 1e-12);
+    layers.insert(event.layer);
+    micro_batches.insert(event.micro_batch);
+  }
+  CHECK(layers.size() == static_cast<std::size_t>(program.layers) + 1);
+  CHECK(micro_batches == std::set<std::int64_t>{0, 1, 2, 8});
 }
 
 TEST_CASE("time: a step takes at least the longest stream and at most all of them in turn") {

@@ -1,0 +1,154 @@
+#include "planner/predict/trace.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "planner/predict/repetition.hpp"
+
+namespace zeroplan::predict {
+namespace {
+
+using program::Instruction;
+using program::Op;
+using program::Phase;
+using program::StepProgram;
+
+// When each stream is ready next.
+class Clocks {
+ public:
+  void wait(Ready stream, Ready other) { at(stream) = std::max(at(stream), at(other)); }
+  void set(Ready stream, Ready other) { at(stream) = at(other); }
+  void spend(Ready stream, double seconds) { at(stream) += seconds; }
+  void run(Ready stream, std::size_t /*index*/, double seconds) {
+    stream_ = stream;
+    start_ = at(stream);
+    at(stream) += seconds;
+  }
+
+  double latest() const { return *std::max_element(ready_.begin(), ready_.end()); }
+  void wait_for_all() { ready_.fill(latest()); }
+
+  // Of the last run().
+  Ready stream() const { return stream_; }
+  double start() const { return start_; }
+
+ private:
+  double& at(Ready stream) { return ready_[static_cast<std::size_t>(stream)]; }
+
+  std::array<double, kReady> ready_{};
+  Ready stream_ = Ready::compute;
+  double start_ = 0;
+};
+
+class Tracer {
+ public:
+  Tracer(const StepProgram& program, const StepCosts& costs, std::int64_t most_micro_batches)
+      : program_(program), costs_(costs), schedule_(program, costs) {
+    count_micro_batches();
+    first_ = std::max<std::int64_t>(1, most_micro_batches - 1);
+    trace_.left_out = std::max<std::int64_t>(0, trace_.micro_batches - first_ - 1);
+  }
+
+  Trace read() {
+    run(0, program_.code.size(), 0, false);
+    trace_.step_seconds = clocks_.latest();
+    return std::move(trace_);
+  }
+
+ private:
+  void count_micro_batches() {
+    double batches = 0;
+    for_each_repeated(program_, [&](const Instruction& instruction, Phase, double times) {
+      if (instruction.op == Op::load_batch) batches += times;
+    });
+    trace_.micro_batches = std::max<std::int64_t>(1, std::llround(batches));
+  }
+
+  void run(std::size_t begin, std::size_t end, std::int64_t layer, bool in_layers) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const Instruction& instruction = program_.code[i];
+      switch (instruction.op) {
+        case Op::repeat: {
+          const auto [count, first, step, close] = instruction.dims;
+          for (std::int64_t k = 0; k < count; ++k) {
+            const bool moves = step != 0;
+            run(i + 1, static_cast<std::size_t>(close), moves ? layer + first + k * step : layer,
+                in_layers || moves);
+          }
+          i = static_cast<std::size_t>(close);
+          break;
+        }
+        case Op::phase:
+          phase_ = static_cast<Phase>(instruction.dims[0]);
+          if (phase_ == Phase::step) clocks_.wait_for_all();
+          break;
+        case Op::load_batch:
+          ++micro_batch_;
+          break;
+        case Op::end_repeat:
+        case Op::acquire:
+        case Op::release:
+        case Op::acquire_all:
+        case Op::release_all:
+          break;
+        default:
+          one(i, in_layers ? layer : -1);
+      }
+    }
+  }
+
+  void one(std::size_t index, std::int64_t layer) {
+    schedule_.run(clocks_, index, phase_);
+    const std::int64_t micro_batch = std::max<std::int64_t>(0, micro_batch_);
+    const bool listed =
+        micro_batch < first_ || micro_batch == trace_.micro_batches - 1 || phase_ == Phase::step;
+    if (!listed || costs_.seconds[index] <= 0) return;
+    const Instruction& instruction = program_.code[index];
+    trace_.events.push_back({program::name_of(instruction.op), clocks_.stream(), instruction.group, phase_,
+                             layer, micro_batch, (instruction.flags & program::kRecomputed) != 0,
+                             clocks_.start(), costs_.seconds[index]});
+  }
+
+  const StepProgram& program_;
+  const StepCosts& costs_;
+  Schedule schedule_;
+  Clocks clocks_;
+  Phase phase_ = Phase::setup;
+  std::int64_t micro_batch_ = -1;
+  std::int64_t first_ = 1;
+  Trace trace_;
+};
+
+}  // namespace
+
+Trace read_trace(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates,
+                 std::int64_t most_micro_batches) {
+  if (program.states_only) return {};
+  const std::optional<StepCosts> costs = step_costs(program, cluster, rates);
+  if (!costs || std::any_of(costs->seconds.begin(), costs->seconds.end(),
+                            [](double seconds) { return std::isnan(seconds); })) {
+    return {};
+  }
+  return Tracer(program, *costs, most_micro_batches).read();
+}
+
+std::string_view name_of(Ready stream) {
+  switch (stream) {
+    case Ready::host:
+      return "host";
+    case Ready::communication:
+      return "data-parallel collectives";
+    case Ready::tensor:
+      return "tensor-parallel collectives";
+    case Ready::copies:
+      return "host copies";
+    case Ready::compute:
+    case Ready::gathered:
+      break;
+  }
+  return "kernels";
+}
+
+}  // namespace zeroplan::predict
