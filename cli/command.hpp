@@ -65,12 +65,14 @@ struct Command {
   bool takes_plan = false;
   Answer (*answer)(const Request& request) = nullptr;
   std::vector<OptionSpec> own_options{};
+  reports::Format default_format = reports::Format::table;  // without -o
 };
 
 // In the order help shows them.
 std::span<const Command> commands();
 
 Answer fit(const Request& request);
+std::vector<OptionSpec> fit_options();
 Answer compare(const Request& request);
 Answer explain(const Request& request);
 Answer models(const Request& request);
@@ -79,5 +81,7 @@ Answer validate(const Request& request);
 std::vector<OptionSpec> validate_options();
 Answer accuracy(const Request& request);
 std::vector<OptionSpec> accuracy_options();
+Answer calibrate(const Request& request);
+std::vector<OptionSpec> calibrate_options();
 
 }  // namespace zeroplan::cli

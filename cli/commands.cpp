@@ -1,4 +1,5 @@
 #include "cli/command.hpp"
+#include "cli/goal.hpp"
 
 namespace zeroplan::cli {
 
@@ -6,7 +7,7 @@ std::span<const Command> commands() {
   static const std::vector<Command> list{
       {"fit",
        "MODEL --hw MACHINE",
-       "does it fit? memory per GPU by category, traffic, FLOPs",
+       "does it fit, and how fast? memory by category, traffic, time per step, days and cost",
        "MODEL is a preset (zeroplan models list), a Hugging Face config.json or a folder with one, a model "
        "file,\n"
        "params=7.5B (model states and traffic only), or a shape: "
@@ -15,18 +16,22 @@ std::span<const Command> commands() {
        {{"fit gpt2-xl --hw v100-32gb --gpus 64 --zero 2 --micro-batch 4", "one plan on 64 GPUs"},
         {"fit ./config.json --hw dgx-h100 --nodes 4 --zero 3 -o json",
          "a model file, four nodes, for a program"},
+        {"fit llama2-13b --hw dgx-a100 --nodes 4 --zero 3 --recompute full --tokens 300B --price 2",
+         "days and cost of a training"},
         {"fit params=7.5B --hw v100-32gb --gpus 64 --zero 1", "model states of a parameter count"}},
        true,
-       fit},
+       fit,
+       fit_options()},
       {"compare",
        "MODEL --hw MACHINE",
-       "DP, MP, ZeRO-1/2/3, P_a and offload side by side",
+       "DP, MP, ZeRO-1/2/3, P_a and offload side by side: memory, traffic, time",
        "One row per strategy, made from the plan that the options describe; a row that is not possible says "
        "why.",
        {{"compare gpt2-xl --hw dgx2", "every strategy on one DGX-2"},
         {"compare params=7.5B --hw v100-32gb --gpus 64 -o csv", "Figure 1 of the ZeRO paper, as CSV"}},
        true,
-       compare},
+       compare,
+       goal_options()},
       {"explain",
        "KEY MODEL --hw MACHINE",
        "one number: its formula with the values put in, and its source",
@@ -36,7 +41,8 @@ std::span<const Command> commands() {
         {"explain traffic_psi gpt2-xl --hw v100-32gb --gpus 64 --zero 3", "the paper's measure of traffic"},
         {"explain", "the keys"}},
        true,
-       explain},
+       explain,
+       goal_options()},
       {"validate",
        "MODEL",
        "runs the plan for real; predicted beside measured",
@@ -55,6 +61,21 @@ std::span<const Command> commands() {
        true,
        validate,
        validate_options()},
+      {"calibrate",
+       "",
+       "measures this machine; --hw takes what it writes",
+       "Measures how fast kernels and collectives run on this machine's processors, with 1, 2, 4 ... ranks "
+       "at "
+       "work,\n"
+       "and writes a description of the machine (docs/calibrate.md), from which fit and validate predict "
+       "times.\n"
+       "Started by mpirun, srun or torchrun, the ranks are its processes. Nothing else should run meanwhile.",
+       {{"calibrate --out here.yaml", "this machine, for --hw here.yaml"},
+        {"calibrate --quick --ranks 1 --types fp32 -o table", "a look at the rates of one rank"}},
+       false,
+       calibrate,
+       calibrate_options(),
+       reports::Format::yaml},
       {"models",
        "list | show MODEL | count MODEL",
        "the library of models; what a model file holds",

@@ -45,8 +45,8 @@ std::string option_help(const OptionSpec& spec) {
 
 std::string program_help() {
   std::string text =
-      "zeroplan plans the training of large transformers, and runs the plan: will it fit, what will it "
-      "move.\n\n"
+      "zeroplan plans the training of large transformers, and runs the plan:\nwill it fit, what will it "
+      "move, how fast will it be.\n\n"
       "Usage: zeroplan COMMAND ... [options]\n\nCommands:\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);

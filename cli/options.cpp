@@ -89,7 +89,13 @@ void read_format(const std::string& text, Request& request, Problems& problems) 
 
 std::vector<OptionSpec> options_of(const Command& command) {
   std::vector<OptionSpec> specs{
-      {{"-o", "--output"}, "output", "FORMAT", "table (default), json, jsonl, csv, md or yaml", false, false},
+      {{"-o", "--output"},
+       "output",
+       "FORMAT",
+       command.default_format == reports::Format::table ? "table (default), json, jsonl, csv, md or yaml"
+                                                        : "yaml (default), json, jsonl, csv, md or table",
+       false,
+       false},
       {{"--out"}, "out", "FILE", "write the answer to FILE, whole or not at all", false, false},
       {{"-q", "--quiet"}, "quiet", "", "print no answer: the exit code says it", false, false}};
   specs.insert(specs.end(), command.own_options.begin(), command.own_options.end());
@@ -144,6 +150,7 @@ GivenLine split_line(const Command& command, const std::vector<std::string>& wor
 
 Request read_request(const Command& command, const GivenLine& line, Problems& problems) {
   Request request;
+  request.format = command.default_format;
   request.arguments = line.arguments;
   describe::PlanFile file;
   describe::PlanOptions from_set;

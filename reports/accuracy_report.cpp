@@ -80,6 +80,7 @@ void add_score(Data& data, const Score& score) {
 Data figure_data(const ScoredFigure& figure) {
   return Data::map()
       .set("id", figure.id)
+      .set("measure", name_of(figure.measure))
       .set("kind", figure.kind)
       .set("predicted", figure.predicted)
       .set("measured_low", figure.low)
@@ -91,7 +92,7 @@ Data figure_data(const ScoredFigure& figure) {
 Data figure_data(const std::optional<ScoredFigure>& figure) {
   if (figure) return figure_data(*figure);
   Data data = Data::map();
-  for (const char* key : {"id", "kind", "predicted", "measured_low", "measured_high", "error"}) {
+  for (const char* key : {"id", "measure", "kind", "predicted", "measured_low", "measured_high", "error"}) {
     data.set(key, {});
   }
   return data;
@@ -142,8 +143,7 @@ Data answer_data(std::string_view version, const AccuracyInputs& inputs, const A
       .set("sources", list_data(accuracy.sources, source_data))
       .set("groups", list_data(accuracy.groups, group_data))
       .set("memory_kinds", std::move(kinds))
-      .set("worst_memory", list_data(worst(accuracy, Measure::memory), listed))
-      .set("worst_time", list_data(worst(accuracy, Measure::time), listed))
+      .set("figures", list_data(accuracy.figures, listed))
       .set("wrong_verdicts", list_data(accuracy.wrong_verdicts, wrong_data));
   return Data::map()
       .set("schema", "zeroplan.accuracy/1")

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "reports/numbers.hpp"
 #include "reports/program_terms.hpp"
+#include "reports/speed_explanation.hpp"
 
 namespace zeroplan::reports {
 namespace {
@@ -149,6 +151,7 @@ std::vector<ExplainKey> make_keys() {
   keys.push_back({"flops.hardware", "FLOPs", "of one rank and step, as executed"});
   keys.push_back({"flops.model_all_ranks", "FLOPs", "of all ranks"});
   keys.push_back({"flops.hardware_all_ranks", "FLOPs", "of all ranks, as executed"});
+  for (ExplainKey& key : time_and_speed_keys()) keys.push_back(std::move(key));
   keys.push_back({"parameters", "parameters", "of the whole model"});
   keys.push_back({"active_parameters", "parameters", "that one token uses"});
   return keys;
@@ -161,7 +164,12 @@ const std::vector<ExplainKey>& explain_keys() {
   return keys;
 }
 
+std::string why_not_known(std::string_view key, const ExplainInput& input) {
+  return is_time_or_speed(key) ? why_no_time_or_speed(key, input) : std::string();
+}
+
 Explanation explain(std::string_view key, const ExplainInput& input) {
+  if (is_time_or_speed(key)) return explain_time_or_speed(key, input);
   const std::int64_t sequence = input.resolved.plan.sequence;
   const std::size_t dot = key.find('.');
   const std::string_view first = key.substr(0, dot);

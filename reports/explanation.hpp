@@ -28,6 +28,7 @@ struct ExplainInput {
   const describe::Model& model;
   const describe::ResolvedPlan& resolved;
   const predict::Prediction& prediction;
+  const predict::TrainingGoal& goal;
 };
 
 struct ExplainKey {
@@ -37,7 +38,10 @@ struct ExplainKey {
 };
 const std::vector<ExplainKey>& explain_keys();
 
-// Requires a name of explain_keys().
+// Why a key has no value here, as half a sentence; empty where it has one. Requires a name of explain_keys().
+std::string why_not_known(std::string_view key, const ExplainInput& input);
+
+// Requires a name of explain_keys(), with a value.
 Explanation explain(std::string_view key, const ExplainInput& input);
 
 }  // namespace zeroplan::reports

@@ -197,6 +197,20 @@ std::vector<Term> copy_terms(const StepProgram& program, Op op) {
   return to_terms(list);
 }
 
+std::string instruction_name(const StepProgram& program, const Instruction& instruction, Phase phase) {
+  const std::string op(program::name_of(instruction.op));
+  if (is_weight_product(instruction.op)) {
+    const auto [m, n, k, unused] = instruction.dims;
+    return fmt::format("{} {} x {} x {}", op, m, n, k);
+  }
+  const bool moves = is_collective(instruction.op) || instruction.op == Op::copy_to_host ||
+                     instruction.op == Op::copy_to_device || instruction.op == Op::accumulate_host;
+  if (!moves) return op;
+  const Buffer& buffer = is_collective(instruction.op) ? whole_buffer(program, instruction)
+                                                       : program.buffers[instruction.operands[0].buffer];
+  return fmt::format("{} of {}, {}", op, buffer.name, program::name_of(phase));
+}
+
 std::vector<Term> flops_terms(const StepProgram& program, bool with_recomputed) {
   std::vector<Repeated> list;
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase, double times) {

@@ -31,6 +31,10 @@ std::vector<Term> psi_terms(const predict::Prediction& prediction);
 // Bytes copied between device and host.
 std::vector<Term> copy_terms(const program::StepProgram& program, program::Op op);
 
+// An instruction in a line: what it computes by its size, what it moves by its buffer and phase.
+std::string instruction_name(const program::StepProgram& program, const program::Instruction& instruction,
+                             program::Phase phase);
+
 // FLOPs, one term per kind of kernel and shape.
 std::vector<Term> flops_terms(const program::StepProgram& program, bool with_recomputed);
 

@@ -1,8 +1,17 @@
+#include <algorithm>
+
 #include "reports/numbers.hpp"
 #include "reports/writers.hpp"
 
 namespace zeroplan::reports {
 namespace {
+
+// Numbers and words stand on one line.
+bool is_short_scalar(const Data& data) {
+  const auto* text = data.as<std::string>();
+  if (text != nullptr) return text->find(' ') == std::string::npos;
+  return data.as<std::int64_t>() != nullptr || data.as<double>() != nullptr;
+}
 
 // Writes what stands after "key:" or "-": a scalar on the same line, or a block below, indented by `depth`.
 void write_value(const Data& data, std::size_t depth, std::string& text);
@@ -26,6 +35,10 @@ void write_value(const Data& data, std::size_t depth, std::string& text) {
   } else if (const auto* items = data.as<Data::List>()) {
     if (items->empty()) {
       text += " []\n";
+      return;
+    }
+    if (std::all_of(items->begin(), items->end(), is_short_scalar)) {
+      text += ' ' + write_json(data, true);
       return;
     }
     text += '\n';

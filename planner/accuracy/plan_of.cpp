@@ -142,11 +142,13 @@ Offload offload_of(const Run& run) {
   throw NotModelled{"offload of parameters alone"};
 }
 
+// Megatron's kernels under DeepSpeed's states are Megatron's pace; what no engine describes runs on PyTorch.
 std::string engine_of(const Run& run) {
-  if (mentions(run.sharding, "DeepSpeed")) return "deepspeed";
+  if (mentions(run.sharding, "llm.c")) return "native";
   if (mentions(run.sharding, "Megatron") || mentions(run.precision, "fp32 grad")) return "megatron";
-  if (mentions(run.sharding, "FSDP") || run.sharding.starts_with("DDP")) return "fsdp2";
-  return "native";
+  if (mentions(run.sharding, "DeepSpeed")) return "deepspeed";
+  if (mentions(run.sharding, "FSDP")) return "fsdp2";
+  return "pytorch";
 }
 
 }  // namespace
@@ -167,6 +169,7 @@ PlanOptions plan_options_of(const Run& run) {
   // 0.1 is the default of Megatron-LM's and Hugging Face's GPT-2; llm.c's and later models have none.
   options.dropout = mentions(run.model, "gpt") && options.engine != "native";
   options.offload = offload_of(run);
+  if (mentions(run.notes, "partitioned activation")) options.partition_activations = true;
   take_batch(run, options);
   return options;
 }

@@ -71,6 +71,8 @@ Engine read_engine_yaml(const Document& document) {
   read_flag(map, "step_copies_whole_partition", engine.step_copies_whole_partition);
   read_integer(map, "fp32_logits_copies", 0, 4, engine.fp32_logits_copies);
   read_flag(map, "backward_in_place", engine.backward_in_place);
+  read_flag(map, "recompute_stops_early", engine.recompute_stops_early);
+  read_flag(map, "tensor_sum_beside_weight_gradient", engine.tensor_sum_beside_weight_gradient);
   read_flag(map, "tied_gradient_apart", engine.tied_gradient_apart);
   read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
   read_real(map, "matmul_fraction", 0.01, 1.5, engine.matmul_fraction);
@@ -78,6 +80,8 @@ Engine read_engine_yaml(const Document& document) {
   read_real(map, "kernel_gap_us", 0, 1000, engine.kernel_gap_us);
   read_real(map, "host_issue_us", 0, 1000, engine.host_issue_us);
   read_real(map, "elementwise_factor", 0.1, 20, engine.elementwise_factor);
+  read_real(map, "traffic_slowdown", 0, 1, engine.traffic_slowdown);
+  read_integer(map, "fused_softmax_batches", 1, kMaxMultiple, engine.fused_softmax_batches);
   read_real(map, "host_factor", 1, 10, engine.host_factor);
   read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);
   read_flag(map, "partitioned_loading", engine.partitioned_loading);

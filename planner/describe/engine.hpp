@@ -48,6 +48,11 @@ struct Engine {
       1;  // fp32 tensors of tokens x vocabulary alive in the loss, beside the gradient
   // Backward kernels write input gradients over activations that are no longer needed.
   bool backward_in_place = true;
+  // Full recomputation of a layer ends with the last activation that backward needs: not with its output.
+  bool recompute_stops_early = false;
+  // Input gradients are summed over tensor-parallel ranks while the weight's gradient is computed
+  // (Megatron-LM).
+  bool tensor_sum_beside_weight_gradient = false;
   // With accumulation over micro-batches below stage 2, the two parts of a tied table's gradient are added
   // apart before they join the accumulated one.
   bool tied_gradient_apart = false;
@@ -59,6 +64,9 @@ struct Engine {
   double attention_fraction = 1;  // the same of fused attention
   double kernel_gap_us = 2;       // between two kernels
   double host_issue_us = 5;       // of the host, to issue a kernel
+  double traffic_slowdown = 0;    // what kernels lose by a collective beside them, over the collective's time
+  // The fused softmax takes multiples of so many heads x sequences; others go through five kernels.
+  std::int64_t fused_softmax_batches = 1;
   double elementwise_factor =
       1;  // traffic of norms, activations, residuals, softmax and loss over fused kernels'
   // Host memory for offloaded state is this many times its size (pinned staging, copies).

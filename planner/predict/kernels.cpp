@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "planner/predict/measured_kernels.hpp"
 #include "planner/predict/work.hpp"
 
 namespace zeroplan::predict {
@@ -23,19 +24,30 @@ constexpr double kMicro = 1e-6;
 // What large products and streaming kernels reach of their peaks, where the profile has no measurement, by
 // architecture: A100 and H100 tables of the Azure benchmarking guide, MAMF of ml-engineering, NVIDIA forum
 // topic 79781 for Volta.
+// `sustained`: what a whole step reaches of that, relative to an A100, fitted by scripts/fit_times: a
+// benchmark of one product finds a cool chip. Blackwell is taken as Hopper.
 struct Attainable {
   std::string_view architecture;
-  double matmul = 0.8, memory = 0.85;
+  double matmul = 0.8, memory = 0.85, attention = 0.5;
+  double sustained = 1;
 };
-constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85},
-                                                 {"Ampere", 0.85, 0.834},
-                                                 {"Hopper", 0.80, 0.887},
-                                                 {"Blackwell", 0.776, 0.865},
-                                                 {"CDNA3", 0.51, 0.85}}};
+constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.442},
+                                                 {"Ampere", 0.85, 0.834, 0.755, 1},
+                                                 {"Hopper", 0.80, 0.887, 0.39, 0.873},
+                                                 {"Blackwell", 0.776, 0.865, 0.39, 0.873},
+                                                 {"CDNA3", 0.51, 0.85, 0.5, 1}}};
 
-// What fused attention reaches of the peak, forward and backward together: FlashAttention 2 at 179.5 of 312
-// on an A100 (Azure guide), cuDNN at 484 to 591 forward and 370 to 474 backward of 989 on an H200.
-constexpr double kFusedAttention = 0.5;
+// Fused attention: FlashAttention 2, of which `attention` is the limit for long sequences and wide heads. Its
+// forward on an H100 is 180 to 299 TFLOPS for heads of 64 and 191 to 335 for 128 at lengths of 512 to 16384
+// (flash-attention, assets/flash3_fp16_fwd.png): within 15 % of limit x s / (s + 300) x d / (d + 17). On an
+// A100 179.5 at d 64, s 8192 (Azure guide). Backward: cuDNN 9.19 on an H200 reaches 0.76 to 0.85 of its
+// forward.
+constexpr double kAttentionHalfLength = 300;
+constexpr double kAttentionHalfHead = 17;
+constexpr double kAttentionBackward = 0.82;
+
+// To fp32, scale, mask, softmax, to 16 bits; backward as many. Each moves about what the fused one does.
+constexpr double kUnfusedSoftmaxKernels = 5;
 
 // The processors of a host.
 constexpr std::string_view kHostArchitecture = "host";
@@ -47,6 +59,13 @@ struct Tile {
 constexpr std::array<Tile, 4> kTiles{{{256, 128, 1.0}, {128, 128, 0.95}, {128, 64, 0.8}, {32, 64, 0.4}}};
 // Filling and emptying the pipeline of a tile costs so many steps of the inner dimension.
 constexpr double kTileOverheadDepth = 32;
+
+Attainable attainable_of(const describe::Device& device) {
+  for (const Attainable& known : kAttainable) {
+    if (device.architecture == known.architecture) return known;
+  }
+  return {};
+}
 
 double bytes_of(const StepProgram& program, const Instruction& instruction, std::size_t operand) {
   const program::BufferId buffer = instruction.operands[operand].buffer;
@@ -162,18 +181,17 @@ double attention_product_seconds(const KernelRates& rates, const StepProgram& pr
 
 }  // namespace
 
+double sustained_fraction(const describe::Device& device) { return attainable_of(device).sustained; }
+
 KernelRates kernel_rates(const describe::Device& device, const describe::Plan& plan) {
   KernelRates rates;
   const auto value = [](const std::optional<describe::Figure>& figure) { return figure ? figure->value : 0; };
   double peak = value(device.peak_fp32_tflops);
   if (plan.precision == Precision::fp16) peak = value(device.peak_fp16_tflops);
   if (plan.precision == Precision::bf16) peak = value(device.peak_bf16_tflops);
-  Attainable attainable;
-  for (const Attainable& known : kAttainable) {
-    if (device.architecture == known.architecture) attainable = known;
-  }
-  rates.matmul_flops_per_s = peak * kTera * attainable.matmul;
-  rates.attention_flops_per_s = peak * kTera * kFusedAttention;
+  const Attainable attainable = attainable_of(device);
+  rates.matmul_flops_per_s = peak * kTera * attainable.matmul * attainable.sustained;
+  rates.attention_flops_per_s = peak * kTera * attainable.attention;
   rates.memory_bytes_per_s =
       kGiga * (device.memory_measured_gbytes_per_s ? device.memory_measured_gbytes_per_s->value
                                                    : attainable.memory * value(device.memory_gbytes_per_s));
@@ -181,15 +199,27 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
   const describe::Engine& engine = plan.engine;
   rates.matmul_flops_per_s *= engine.matmul_fraction;
   rates.attention_flops_per_s *= engine.attention_fraction;
+  rates.measured = calibrated_for(device, plan.devices());
+  if (rates.measured != nullptr && peak == 0) {
+    rates.matmul_flops_per_s = rates.attention_flops_per_s = fastest_product(*rates.measured);
+  }
   rates.kernel_gap_s = engine.kernel_gap_us * kMicro;
   rates.host_issue_s = engine.host_issue_us * kMicro;
   rates.elementwise_factor = engine.elementwise_factor;
+  rates.slowdown = engine.traffic_slowdown;
+  rates.fused_softmax_batches = engine.fused_softmax_batches;
   if (device.architecture == kHostArchitecture) {
     // An engine's pace is of GPUs; the processors' own kernels and collectives run one after the other.
     rates.one_stream = true;
     rates.elementwise_factor = 1;
   }
   return rates;
+}
+
+double kernel_launches(const KernelRates& rates, const Instruction& instruction) {
+  if (instruction.op != Op::softmax_forward && instruction.op != Op::softmax_backward) return 1;
+  const auto [rows, width, third, fourth] = instruction.dims;
+  return rows / width % rates.fused_softmax_batches == 0 ? 1 : kUnfusedSoftmaxKernels;
 }
 
 double moved_bytes(const StepProgram& program, const Instruction& instruction) {
@@ -238,6 +268,10 @@ double moved_bytes(const StepProgram& program, const Instruction& instruction) {
 }
 
 double kernel_seconds(const KernelRates& rates, const StepProgram& program, const Instruction& instruction) {
+  if (rates.measured != nullptr) {
+    if (const double seconds = measured_seconds(*rates.measured, program, instruction); seconds > 0)
+      return seconds;
+  }
   const auto dim = [&](std::size_t i) { return static_cast<double>(instruction.dims[i]); };
   if (is_linear_product(instruction.op)) {
     const double m = dim(0);
@@ -251,11 +285,14 @@ double kernel_seconds(const KernelRates& rates, const StepProgram& program, cons
     return product_seconds(rates, 1, m, n, k, bytes);
   }
   if (is_fused_attention(instruction.op)) {
-    return executed_flops(instruction) / 2 / rates.attention_flops_per_s;
+    const double shape = dim(1) / (dim(1) + kAttentionHalfLength) * dim(3) / (dim(3) + kAttentionHalfHead);
+    const double pass = instruction.op == Op::attention_backward ? kAttentionBackward : 1;
+    return executed_flops(instruction) / 2 / (rates.attention_flops_per_s * shape * pass);
   }
   if (is_batched_product(instruction.op)) return attention_product_seconds(rates, program, instruction);
   const double factor = is_elementwise(instruction.op) ? rates.elementwise_factor : 1;
-  return factor * moved_bytes(program, instruction) / rates.memory_bytes_per_s;
+  return factor * kernel_launches(rates, instruction) * moved_bytes(program, instruction) /
+         rates.memory_bytes_per_s;
 }
 
 }  // namespace zeroplan::predict

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "planner/predict/nccl_constants.hpp"
@@ -28,11 +29,12 @@ struct Shape {
   double nodes = 1;
   double steps = 0;  // of a ring
   double share_sent = 0;
+  std::optional<program::DataType> type;  // none: any
 };
 
 Shape shape_of(Collective collective, double ranks, double nodes) {
   const double passes = collective == Collective::all_reduce ? 2 : 1;
-  return {collective, ranks, nodes, passes * (ranks - 1), passes * (ranks - 1) / ranks};
+  return {collective, ranks, nodes, passes * (ranks - 1), passes * (ranks - 1) / ranks, {}};
 }
 
 // A broadcast is a ring of as many steps as a gather whose every rank sends the whole.
@@ -52,15 +54,27 @@ double value_or(const std::optional<describe::Figure>& figure, double otherwise)
 
 // ---- what was measured ----
 
+bool is_of(const AttainedCollective& entry, std::optional<program::DataType> type) {
+  return !entry.type || !type || *entry.type == *type;
+}
+
+// Where a type was not measured, the others stand for it.
+std::optional<program::DataType> measured_type(const Cluster& cluster, program::DataType type) {
+  const std::vector<AttainedCollective>& attained = cluster.device.attained_collectives;
+  const bool is_there = std::any_of(attained.begin(), attained.end(),
+                                    [&](const AttainedCollective& entry) { return is_of(entry, type); });
+  return is_there ? std::optional(type) : std::nullopt;
+}
+
 // Attained at the largest size by this many ranks of one node; between two measured numbers of ranks in
 // proportion, beyond them as the nearest, but not above the largest where only some devices are `bridged`. 0
 // where nothing was measured.
-double attained_rate(const std::vector<AttainedCollective>& attained, Collective collective, double ranks,
-                     bool bridged) {
+double attained_rate(const std::vector<AttainedCollective>& attained, const Shape& shape,
+                     Collective collective, double ranks, bool bridged) {
   const AttainedCollective* below = nullptr;
   const AttainedCollective* above = nullptr;
   for (const AttainedCollective& entry : attained) {
-    if (entry.collective != collective || entry.nodes != 1) continue;
+    if (entry.collective != collective || entry.nodes != 1 || !is_of(entry, shape.type)) continue;
     const double devices = static_cast<double>(entry.devices);
     if (devices <= ranks && (below == nullptr || entry.devices > below->devices)) below = &entry;
     if (devices >= ranks && (above == nullptr || entry.devices < above->devices)) above = &entry;
@@ -76,14 +90,19 @@ double attained_rate(const std::vector<AttainedCollective>& attained, Collective
   return low + part * (high - low);
 }
 
-// The table by size to start from: of this collective if there is one, or of another.
-const AttainedCollective* find_table(const std::vector<AttainedCollective>& attained, Collective collective,
+// The table by size to start from: of this collective if there is one, or of another; of this type, or of
+// any. Where types were measured apart so were numbers of ranks, and the same number comes first.
+const AttainedCollective* find_table(const std::vector<AttainedCollective>& attained, const Shape& shape,
                                      bool several_nodes) {
   const AttainedCollective* found = nullptr;
+  int best = -1;
   for (const AttainedCollective& entry : attained) {
     if (entry.seconds.size() < 2 || (entry.nodes > 1) != several_nodes) continue;
-    if (found == nullptr || (entry.collective == collective && found->collective != collective))
-      found = &entry;
+    const int alike = (is_of(entry, shape.type) ? 4 : 0) + (entry.collective == shape.collective ? 2 : 0) +
+                      (entry.type && static_cast<double>(entry.devices) == shape.ranks ? 1 : 0);
+    if (alike <= best) continue;
+    best = alike;
+    found = &entry;
   }
   return found;
 }
@@ -144,11 +163,12 @@ double link_rate(const Cluster& cluster, double ranks) {
 double node_rate(const Cluster& cluster, const Shape& shape, double ranks) {
   const std::vector<AttainedCollective>* lists[] = {
       cluster.node ? &cluster.node->attained_collectives : nullptr, &cluster.device.attained_collectives};
-  const bool bridged = over_pcie(cluster);
+  const bool bridged = over_pcie(cluster) && !(cluster.node && cluster.node->fabric == Fabric::shared_memory);
   for (const auto* attained : lists) {
     if (attained == nullptr) continue;
-    if (const double rate = attained_rate(*attained, shape.collective, ranks, bridged); rate > 0) return rate;
-    const double all_reduce = attained_rate(*attained, Collective::all_reduce, ranks, bridged);
+    if (const double rate = attained_rate(*attained, shape, shape.collective, ranks, bridged); rate > 0)
+      return rate;
+    const double all_reduce = attained_rate(*attained, shape, Collective::all_reduce, ranks, bridged);
     if (all_reduce > 0) return bridged ? all_reduce : std::fmin(all_reduce, link_rate(cluster, ranks));
   }
   return link_rate(cluster, ranks);
@@ -170,19 +190,25 @@ double node_seconds(const Cluster& cluster, const Shape& shape, double bytes) {
   const double bytes_per_s = node_rate(cluster, shape, shape.ranks) * kGiga;
   if (!(bytes_per_s > 0)) return kUnknown;
   const AttainedCollective* table =
-      cluster.node ? find_table(cluster.node->attained_collectives, shape.collective, false) : nullptr;
-  if (table == nullptr) table = find_table(cluster.device.attained_collectives, shape.collective, false);
+      cluster.node ? find_table(cluster.node->attained_collectives, shape, false) : nullptr;
+  if (table == nullptr) table = find_table(cluster.device.attained_collectives, shape, false);
   if (table != nullptr) return scaled_seconds(*table, shape, bytes, bytes_per_s);
   return ring_seconds(cluster, shape, bytes, bytes_per_s);
 }
 
 // ---- over nodes ----
 
-// Attained by all interfaces of a node together, GB/s.
-double wire_rate(const describe::Node& node) {
+// Attained by all interfaces of a node together, GB/s, among so many nodes: of the nearest number that was
+// measured.
+double wire_rate(const describe::Node& node, double nodes) {
+  const AttainedCollective* nearest = nullptr;
+  const auto distance = [nodes](const AttainedCollective& entry) {
+    return std::abs(static_cast<double>(entry.nodes) - nodes);
+  };
   for (const AttainedCollective& entry : node.attained_collectives) {
-    if (entry.nodes > 1) return entry.busbw_gbytes_per_s.back();
+    if (entry.nodes > 1 && (nearest == nullptr || distance(entry) < distance(*nearest))) nearest = &entry;
   }
+  if (nearest != nullptr) return nearest->busbw_gbytes_per_s.back();
   return value_or(node.internode_gbytes_per_s, kUnknown) * nccl::kWireFraction;
 }
 
@@ -196,14 +222,17 @@ double wire_share(const describe::Node& node, const Placement& placement) {
   return std::min(reached, 1 / static_cast<double>(placement.groups_sharing));
 }
 
+bool is_before_ampere(const Cluster& cluster) {
+  return value_or(cluster.device.compute_capability, nccl::kAmpere) < nccl::kAmpere;
+}
+
 double internode_ring_seconds(const Cluster& cluster, const Shape& shape, double bytes, double bytes_per_s) {
   const bool all_reduce = shape.collective == Collective::all_reduce;
   const double crossings = (all_reduce ? 2 : 1) * (shape.nodes - 1);
   const double hop = over_pcie(cluster) ? nccl::kRingPcieHopUs[2] : nccl::kRingNvlinkHopUs[2];
   double latency = nccl::kSimpleBaseUs + (shape.steps - crossings) * hop + crossings * nccl::kNetworkHopUs;
   if (all_reduce) {
-    const bool before_ampere = value_or(cluster.device.compute_capability, nccl::kAmpere) < nccl::kAmpere;
-    latency *= before_ampere ? nccl::kInternodeAllReduceBeforeAmpere : nccl::kInternodeAllReduce;
+    latency *= is_before_ampere(cluster) ? nccl::kInternodeAllReduceBeforeAmpere : nccl::kInternodeAllReduce;
   }
   return kMicro * latency + bytes * shape.share_sent / bytes_per_s;
 }
@@ -219,11 +248,14 @@ double tree_correction(double bytes) {
 }
 
 // On two nodes a tree puts each byte on the wire once, half of what goes inside the nodes, so it may exceed
-// the wire (https://github.com/NVIDIA/nccl/issues/946); on more it is bound by the wire as a ring is.
+// the wire (https://github.com/NVIDIA/nccl/issues/946). Nodes of V100 were seen to (41.6 over 25 GB/s,
+// nccl-tests issue 251); large messages of two A100 nodes stay on the ring (86 to 91 over 100 GB/s,
+// nccl-tests issue 175; 192 over 200, nccl issue 812).
 double tree_seconds(const Cluster& cluster, const Shape& shape, double bytes, double wire_gbytes_per_s) {
   const double ranks_per_node = shape.ranks / shape.nodes;
   const double fraction = nccl::kTreeRate * tree_correction(bytes);
-  double rate = shape.nodes <= 2 ? 2 * wire_gbytes_per_s : fraction * wire_gbytes_per_s;
+  const bool exceeds = shape.nodes <= 2 && is_before_ampere(cluster);
+  double rate = (exceeds ? 2 : fraction) * wire_gbytes_per_s;
   if (ranks_per_node > 1) rate = std::fmin(rate, fraction * link_rate(cluster, ranks_per_node));
   const double latency = nccl::kSimpleBaseUs + 2 * ((ranks_per_node - 1) * nccl::kTreeHopUs +
                                                     std::log2(shape.nodes) * nccl::kNetworkHopUs);
@@ -234,7 +266,7 @@ double internode_seconds(const Cluster& cluster, const Placement& placement, con
                          double bytes) {
   if (!cluster.node) return kUnknown;
   const double ranks_per_node = static_cast<double>(placement.ranks_per_node);
-  const double wire = wire_rate(*cluster.node) * wire_share(*cluster.node, placement);
+  const double wire = wire_rate(*cluster.node, shape.nodes) * wire_share(*cluster.node, placement);
   if (!(wire > 0)) return kUnknown;
   const double inside = placement.ranks_per_node > 1 ? node_rate(cluster, shape, ranks_per_node) : wire;
   const double bytes_per_s = std::fmin(wire, inside) * kGiga;
@@ -242,7 +274,7 @@ double internode_seconds(const Cluster& cluster, const Placement& placement, con
   if (shape.collective == Collective::all_reduce) {
     seconds = std::min(seconds, tree_seconds(cluster, shape, bytes, wire));
   }
-  if (const auto* table = find_table(cluster.node->attained_collectives, shape.collective, true)) {
+  if (const auto* table = find_table(cluster.node->attained_collectives, shape, true)) {
     seconds = std::max(seconds, scaled_seconds(*table, shape, bytes, bytes_per_s));
   }
   return seconds;
@@ -270,9 +302,11 @@ Placement place_group(const program::StepProgram& program, program::Group group,
   return placement;
 }
 
-double collective_seconds(const Cluster& cluster, const Placement& placement, Op collective, double bytes) {
+double collective_seconds(const Cluster& cluster, const Placement& placement, Op collective, double bytes,
+                          program::DataType type) {
   if (placement.ranks <= 1) return 0;
-  const Shape shape = shape_of(collective, placement);
+  Shape shape = shape_of(collective, placement);
+  shape.type = measured_type(cluster, type);
   return placement.nodes > 1 ? internode_seconds(cluster, placement, shape, bytes)
                              : node_seconds(cluster, shape, bytes);
 }

@@ -22,8 +22,10 @@ Placement place_group(const program::StepProgram& program, program::Group group,
                       const describe::Cluster& cluster);
 
 // Seconds of one collective over a whole vector of `bytes` ("S" of nccl-tests); 0 for one rank, not a number
-// where the cluster's links are not described. Never falls with `bytes`. Costs about 0.1 us at most.
+// where the cluster's links are not described. Never falls with `bytes`. `type`: of the elements, where types
+// were measured apart. Costs about 0.1 us at most.
 double collective_seconds(const describe::Cluster& cluster, const Placement& placement,
-                          program::Op collective, double bytes);
+                          program::Op collective, double bytes,
+                          program::DataType type = program::DataType::fp32);
 
 }  // namespace zeroplan::predict

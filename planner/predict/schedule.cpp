@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "planner/predict/links.hpp"
+#include "planner/predict/skew.hpp"
 
 namespace zeroplan::predict {
 namespace {
@@ -25,6 +26,11 @@ double host_link_bytes_per_s(const describe::Device& device) {
   return kGiga * (link ? link->value : bus ? bus->value : 0);
 }
 
+// Bytes per second that a fused optimizer moves on the processors of a node, all ranks together:
+// ZeRO-Offload's CPU-Adam takes 1.03 s for 4e9 parameters (arXiv 2101.06840, Table 4; two Xeon 8168), which
+// is 36 bytes each in what optimizer_update and gradient_to_fp32 move.
+constexpr double kHostBytesPerSecond = 140e9;
+
 bool is_structure(Op op) { return op <= Op::load_batch; }
 
 }  // namespace
@@ -35,12 +41,14 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
   const Placement data_parallel = place_group(program, Group::data_parallel, cluster);
   const Placement tensor_parallel = place_group(program, Group::tensor_parallel, cluster);
   const double host_link = host_link_bytes_per_s(cluster.device);
+  const double host_bytes_per_s = kHostBytesPerSecond / static_cast<double>(cluster.devices_per_node);
   StepCosts costs;
   costs.kernel_gap_s = rates.kernel_gap_s;
   costs.host_issue_s = rates.host_issue_s;
   costs.slowdown = rates.slowdown;
   costs.one_stream = rates.one_stream;
   costs.seconds.resize(program.code.size());
+  costs.launches.resize(program.code.size(), 1);
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instruction& instruction = program.code[i];
     if (is_structure(instruction.op)) continue;
@@ -48,17 +56,30 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
       case ExposedPart::data_parallel:
       case ExposedPart::tensor_parallel: {
         const bool is_data = instruction.group == Group::data_parallel;
-        const double bytes = bytes_of_operand(program, instruction, instruction.op == Op::all_gather ? 1 : 0);
-        costs.seconds[i] =
-            collective_seconds(cluster, is_data ? data_parallel : tensor_parallel, instruction.op, bytes);
+        const std::size_t whole = instruction.op == Op::all_gather ? 1 : 0;
+        costs.seconds[i] = collective_seconds(cluster, is_data ? data_parallel : tensor_parallel,
+                                              instruction.op, bytes_of_operand(program, instruction, whole),
+                                              program.buffers[instruction.operands[whole].buffer].type);
         break;
       }
       case ExposedPart::host_copies:
+        if (rates.measured != nullptr) {
+          costs.seconds[i] = kernel_seconds(rates, program, instruction);
+          break;
+        }
         costs.seconds[i] = host_link > 0 ? bytes_of_operand(program, instruction, 0) / host_link : 0;
         break;
       default:
+        if (instruction.stream == program::Stream::host && rates.measured == nullptr) {
+          costs.seconds[i] = moved_bytes(program, instruction) / host_bytes_per_s;
+          break;
+        }
         costs.seconds[i] = kernel_seconds(rates, program, instruction);
+        costs.launches[i] = kernel_launches(rates, instruction);
     }
+  }
+  if (rates.measured != nullptr && rates.measured->skew() > 0) {
+    add_skew(program, rates.measured->skew(), costs.seconds);
   }
   return costs;
 }

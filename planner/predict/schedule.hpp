@@ -14,14 +14,16 @@
 // clock for each stream.
 namespace zeroplan::predict {
 
-// The host that issues kernels, the device's kernels, collectives of the data-parallel group, copies from and
-// to host memory, and the last gather that was issued ahead.
-enum class Ready : std::uint8_t { host, compute, communication, copies, gathered };
-inline constexpr std::size_t kReady = 5;
+// The host that issues kernels, the device's kernels, collectives of the data-parallel group, those of the
+// tensor-parallel group that run beside a kernel, copies from and to host memory, and the last gather that
+// was issued ahead.
+enum class Ready : std::uint8_t { host, compute, communication, tensor, copies, gathered };
+inline constexpr std::size_t kReady = 6;
 
 // Seconds of each instruction of a program by its index, by itself; 0 for structure and memory.
 struct StepCosts {
   std::vector<double> seconds;
+  std::vector<double> launches;  // kernels of the engine for it
   double kernel_gap_s = 0, host_issue_s = 0;
   double slowdown = 0;  // of kernels by a collective beside them: their loss over the collective's time
   bool one_stream = false;
@@ -74,7 +76,7 @@ class Schedule {
   void run(Clocks& clocks, std::size_t index, Phase phase) const {
     const Instruction& instruction = code_[index];
     const ExposedPart part = part_of(instruction, phase);
-    const double seconds = (without_ & bit(part)) != 0 ? 0 : costs_.seconds[index];
+    const double seconds = seconds_of(index, phase);
     if (costs_.one_stream) return clocks.run(Ready::compute, index, seconds);
     switch (part) {
       case ExposedPart::data_parallel:
@@ -88,23 +90,50 @@ class Schedule {
   }
 
  private:
+  double seconds_of(std::size_t index, Phase phase) const {
+    return (without_ & bit(part_of(code_[index], phase))) != 0 ? 0 : costs_.seconds[index];
+  }
+
   template <class Clocks>
   void kernel(Clocks& clocks, std::size_t index, double seconds, Phase phase) const {
-    clocks.spend(Ready::host, issue_);
+    // Optimizers update many tensors with one kernel.
+    const double launches = phase == Phase::step ? 0 : costs_.launches[index];
+    clocks.spend(Ready::host, launches * issue_);
     // What adds a reduced partition follows its collective, beside the kernels of the next layer.
     const bool follows = code_[index].op == Op::accumulate && phase == Phase::backward;
     const Ready stream = follows ? Ready::communication : Ready::compute;
     clocks.wait(stream, Ready::host);
-    clocks.spend(stream, gap_);
+    clocks.spend(stream, launches * gap_);
     clocks.run(stream, index, seconds);
+    if (index > 0 && is_beside(code_[index - 1])) {
+      clocks.wait(Ready::compute, Ready::tensor);
+      clocks.spend(Ready::host, seconds_of(index - 1, phase));
+    }
+  }
+
+  static bool is_beside(const Instruction& instruction) {
+    return (instruction.flags & program::kBeside) != 0;
   }
 
   template <class Clocks>
   void collective(Clocks& clocks, std::size_t index, double seconds, Phase phase) const {
     const Instruction& instruction = code_[index];
-    // Issuing a collective does not slow the host down: steps that wait for their host take as long with
-    // tensor parallelism as without (vtrain_runs.csv, micro-batch 1, tp 1 to 4).
-    if (instruction.group != program::Group::data_parallel || phase == Phase::step) {
+    // Where the host sets the pace, it stands still for the time of a tensor-parallel collective: steps of
+    // vtrain_runs.csv that wait for their host take longer by it (micro-batch 1, tp 1 to 8). Issuing costs
+    // nothing.
+    if (is_beside(instruction)) {
+      clocks.set(Ready::tensor, Ready::compute);
+      clocks.run(Ready::tensor, index, seconds);
+      clocks.spend(Ready::compute, costs_.slowdown * seconds);
+      return;
+    }
+    if (instruction.group != program::Group::data_parallel) {
+      clocks.wait(Ready::compute, Ready::host);
+      clocks.run(Ready::compute, index, seconds);
+      clocks.spend(Ready::host, seconds);
+      return;
+    }
+    if (phase == Phase::step) {
       clocks.wait(Ready::compute, Ready::host);
       clocks.wait(Ready::compute, Ready::communication);
       clocks.run(Ready::compute, index, seconds);

@@ -175,6 +175,19 @@ std::array<double, kExposedParts> read_exposed(const StepProgram& program, const
   return exposed;
 }
 
+std::optional<StepCosts> known_costs(const StepProgram& program, const describe::Cluster& cluster,
+                                     const KernelRates& rates) {
+  if (program.states_only) return std::nullopt;
+  return step_costs(program, cluster, rates);
+}
+
+// Links that are not described take no number of seconds, which no maximum passes on but every sum does:
+// nothing then.
+Pass read_whole(const StepProgram& program, const StepCosts& costs) {
+  const Pass whole = Timeline(program, costs, 0).read();
+  return std::isnan(std::accumulate(whole.busy.begin(), whole.busy.end(), 0.0)) ? Pass{} : whole;
+}
+
 }  // namespace
 
 std::string_view name_of(ExposedPart part) {
@@ -183,13 +196,17 @@ std::string_view name_of(ExposedPart part) {
   return kNames[static_cast<std::size_t>(part)];
 }
 
+double read_step_seconds(const StepProgram& program, const describe::Cluster& cluster,
+                         const KernelRates& rates) {
+  const std::optional<StepCosts> costs = known_costs(program, cluster, rates);
+  return costs ? read_whole(program, *costs).seconds : 0;
+}
+
 StepTime read_time(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates) {
-  if (program.states_only) return {};
-  const std::optional<StepCosts> costs = step_costs(program, cluster, rates);
+  const std::optional<StepCosts> costs = known_costs(program, cluster, rates);
   if (!costs) return {};
-  const Pass whole = Timeline(program, *costs, 0).read();
-  // Links that are not described take no number of seconds, which no maximum passes on but every sum does.
-  if (std::isnan(std::accumulate(whole.busy.begin(), whole.busy.end(), 0.0))) return {};
+  const Pass whole = read_whole(program, *costs);
+  if (whole.seconds == 0) return {};
   const auto busy = [&](ExposedPart part) { return whole.busy[static_cast<std::size_t>(part)]; };
   StepTime time;
   time.seconds = whole.seconds;

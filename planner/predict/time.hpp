@@ -40,6 +40,10 @@ struct StepTime {
   double exposed(ExposedPart part) const { return exposed_seconds[static_cast<std::size_t>(part)]; }
 };
 
+// Of the whole step alone, for those who compare many plans; 0: not known.
+double read_step_seconds(const program::StepProgram& program, const describe::Cluster& cluster,
+                         const KernelRates& rates);
+
 // All zero where the rates are not known.
 StepTime read_time(const program::StepProgram& program, const describe::Cluster& cluster,
                    const KernelRates& rates);

@@ -245,7 +245,6 @@ void Attention::compute_backward(Operand in, Operand dy, Operand gradient) {
   }
   const Operand normed_gradient = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
   project_backward(normed_gradient);
-  emit_tensor_all_reduce(builder_, shapes_, normed_gradient);
   if (norm_.parameters != kNoBuffer) {
     emit_norm_backward(builder_, norm_, tokens, normed_gradient, in, at(statistics_), gradient, false);
   } else {
@@ -257,10 +256,11 @@ void Attention::compute_backward(Operand in, Operand dy, Operand gradient) {
 void Attention::project_backward(Operand normed_gradient) {
   if (latent_) {
     project_latent_backward(normed_gradient);
+    emit_tensor_all_reduce(builder_, shapes_, normed_gradient);
     return;
   }
-  emit_weight_gradient(builder_, packed_linear_, shapes_.tokens, at(packed_gradient_), at(normed_));
-  emit_input_gradient(builder_, packed_linear_, shapes_.tokens, at(packed_gradient_), normed_gradient);
+  emit_column_backward(builder_, shapes_, packed_linear_, shapes_.tokens, at(packed_gradient_), at(normed_),
+                       normed_gradient);
 }
 
 void Attention::project_latent_backward(Operand normed_gradient) {

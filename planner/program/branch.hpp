@@ -26,8 +26,10 @@ class Branch {
   // The gradient of the product's output, given `dy` = d out. Requires gradient() to be held.
   Operand backward(Operand dy) const;
 
+  bool is_normed() const { return norm_.parameters != kNoBuffer; }
+
  private:
-  bool direct(Keep keep) const { return keep == Keep::activations && norm_.parameters == kNoBuffer; }
+  bool direct(Keep keep) const { return keep == Keep::activations && !is_normed(); }
 
   Builder& builder_;
   Shapes shapes_;

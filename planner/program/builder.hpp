@@ -68,6 +68,8 @@ class Builder {
     Builder& builder_;
   };
 
+  bool is_recomputing() const { return (flags_ & kRecomputed) != 0; }
+
   StepProgram& program() { return program_; }
   const Buffer& operator[](BufferId id) const { return program_.buffers[id]; }
 

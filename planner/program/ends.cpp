@@ -119,10 +119,8 @@ void Head::backward(const MicroBatch& batch, Operand in, Operand gradient, bool 
   const Operand dnormed = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
   emit_cross_entropy(Op::cross_entropy_backward,
                      {at(logits_), at(batch.targets), at(maximum_), at(sums_), at(batch.scalars), dlogits});
-  emit_weight_gradient(builder_, logits_linear_, tokens, dlogits, at(normed_));
-  emit_input_gradient(builder_, logits_linear_, tokens, dlogits, dnormed);
+  emit_column_backward(builder_, shapes_, logits_linear_, tokens, dlogits, at(normed_), dnormed);
   builder_.release(at(logits_gradient_));
-  emit_tensor_all_reduce(builder_, shapes_, dnormed);
   if (norm_.parameters != kNoBuffer) {
     emit_norm_backward(builder_, norm_, tokens, dnormed, in, at(statistics_), gradient, true);
   } else {

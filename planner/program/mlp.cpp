@@ -120,6 +120,7 @@ void Mlp::forward(Keep keep, Operand in, Operand residual, Operand out, bool acq
   branch_.acquire(keep, scope);
   if (keep == Keep::activations) kept_ = scope;
   if (acquire_out) builder_.acquire(out);
+  if (!is_output_needed()) return;
   const Operand product = branch_.product(keep, out);
   if (experts_) {
     emit_routing(Op::combine_tokens, {at(router_logits_), at(expert_outputs_), at(shared_output_), product});
@@ -128,6 +129,12 @@ void Mlp::forward(Keep keep, Operand in, Operand residual, Operand out, bool acq
   }
   branch_.add(keep, dense_.down.bias, residual, out);
   if (keep == Keep::nothing) scope.release();
+}
+
+// A layer that is computed again ends with its last activation that backward needs, where the engine stops
+// there.
+bool Mlp::is_output_needed() const {
+  return !builder_.is_recomputing() || !shapes_.recompute_stops_early || experts_ || branch_.is_normed();
 }
 
 void Mlp::network_forward(const Network& network, Scope& scope, Operand x) {
@@ -162,10 +169,10 @@ void Mlp::compute_backward(Operand in, Operand dy, Operand gradient) {
   const Operand normed_gradient = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
   if (experts_) {
     experts_backward(branch_gradient, normed_gradient);
+    emit_tensor_all_reduce(builder_, shapes_, normed_gradient);
   } else {
-    network_backward(dense_, branch_gradient, at(normed_), normed_gradient, true);
+    dense_backward(branch_gradient, normed_gradient);
   }
-  emit_tensor_all_reduce(builder_, shapes_, normed_gradient);
   if (norm_.parameters != kNoBuffer) {
     emit_norm_backward(builder_, norm_, tokens, normed_gradient, in, at(statistics_), gradient, false);
   } else {
@@ -174,8 +181,23 @@ void Mlp::compute_backward(Operand in, Operand dy, Operand gradient) {
   scope.release();
 }
 
+void Mlp::dense_backward(Operand dy, Operand normed_gradient) {
+  Scope scope(builder_);
+  const Operand before = activation_backward(dense_, scope, dy);
+  emit_column_backward(builder_, shapes_, dense_.up, dense_.rows, before, at(normed_), normed_gradient);
+  scope.release();
+}
+
 void Mlp::network_backward(const Network& network, Operand dy, Operand x, Operand dx, bool overwrite) {
   Scope scope(builder_);
+  const Operand before = activation_backward(network, scope, dy);
+  emit_weight_gradient(builder_, network.up, network.rows, before, x);
+  emit_input_gradient(builder_, network.up, network.rows, before, dx, overwrite);
+  scope.release();
+}
+
+// Backward from the network's output to what went into its activation, the gradient of which is returned.
+Operand Mlp::activation_backward(const Network& network, Scope& scope, Operand dy) {
   scope.acquire(at(network.after_gradient));
   scope.acquire(at(network.before_gradient));
   const Operand after = network.after_gradient != kNoBuffer ? at(network.after_gradient) : at(network.after);
@@ -185,9 +207,7 @@ void Mlp::network_backward(const Network& network, Operand dy, Operand x, Operan
   emit_input_gradient(builder_, network.down, network.rows, dy, after);
   builder_.emit(Op::activation_backward, {network.rows, network.width}, {after, at(network.before), before})
       .extra = network.activation;
-  emit_weight_gradient(builder_, network.up, network.rows, before, x);
-  emit_input_gradient(builder_, network.up, network.rows, before, dx, overwrite);
-  scope.release();
+  return before;
 }
 
 void Mlp::experts_backward(Operand dy, Operand normed_gradient) {

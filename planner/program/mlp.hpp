@@ -40,6 +40,9 @@ class Mlp {
                           std::int64_t rows, Instances instances);
   void declare_experts(const describe::Model& model, Parameters& parameters, Instances instances);
   void network_forward(const Network& network, Scope& scope, Operand x);
+  bool is_output_needed() const;
+  void dense_backward(Operand dy, Operand normed_gradient);
+  Operand activation_backward(const Network& network, Scope& scope, Operand dy);
   void network_backward(const Network& network, Operand dy, Operand x, Operand dx, bool overwrite);
   void experts_forward(Scope& scope);
   void experts_backward(Operand dy, Operand normed_gradient);

@@ -2,6 +2,11 @@
 
 namespace zeroplan::program {
 
+std::string_view name_of(DataType type) {
+  static constexpr std::string_view kNames[kDataTypes] = {"fp32", "fp16", "bf16", "int32", "uint8"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
 std::string_view name_of(Category category) {
   static constexpr std::string_view kNames[kCategories] = {"parameter",  "gradient",   "optimizer_state",
                                                            "activation", "checkpoint", "gathered",

@@ -20,6 +20,11 @@ Shapes make_shapes(const describe::Model& model, const describe::Plan& plan) {
   shapes.compute = compute_type(plan.precision);
   shapes.dropout = plan.dropout;
   shapes.in_place = plan.engine.backward_in_place;
+  // A mask of dropout is needed, and comes last; the next layer of a checkpointed block needs the output.
+  shapes.recompute_stops_early =
+      plan.engine.recompute_stops_early && !plan.dropout && plan.checkpoint_interval == 1;
+  // In place, the input's gradient would overwrite what the weight's is made of.
+  shapes.sum_beside_weight_gradient = plan.engine.tensor_sum_beside_weight_gradient && !shapes.in_place;
   return shapes;
 }
 
@@ -39,6 +44,21 @@ void emit_input_gradient(Builder& builder, const Linear& linear, std::int64_t m,
   Instruction& instruction = builder.emit(Op::matmul_input_gradient, {m, linear.outputs, linear.inputs},
                                           {dy, at(linear.weight), dx});
   if (overwrite) instruction.flags |= kOverwrite;
+}
+
+void emit_column_backward(Builder& builder, const Shapes& shapes, const Linear& linear, std::int64_t m,
+                          Operand dy, Operand x, Operand dx) {
+  if (!shapes.sum_beside_weight_gradient) {
+    emit_weight_gradient(builder, linear, m, dy, x);
+    emit_input_gradient(builder, linear, m, dy, dx);
+    emit_tensor_all_reduce(builder, shapes, dx);
+    return;
+  }
+  emit_input_gradient(builder, linear, m, dy, dx);
+  emit_tensor_all_reduce(builder, shapes, dx);
+  Instruction& sum = builder.program().code.back();
+  if (sum.op == Op::all_reduce) sum.flags |= kBeside;
+  emit_weight_gradient(builder, linear, m, dy, x);
 }
 
 void emit_norm(Builder& builder, const NormParameters& norm, std::int64_t rows, Operand x, Operand y,

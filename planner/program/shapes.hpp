@@ -21,7 +21,9 @@ struct Shapes {
   std::int64_t norm_statistics = 1;  // fp32 values a norm keeps per row: mean and 1/deviation, or 1/rms
   DataType compute = DataType::fp32;
   bool dropout = false;
-  bool in_place = true;  // backward writes over activations that it no longer needs
+  bool in_place = true;                     // backward writes over activations that it no longer needs
+  bool recompute_stops_early = false;       // after the last activation that backward needs
+  bool sum_beside_weight_gradient = false;  // of input gradients over tensor-parallel ranks
 };
 Shapes make_shapes(const describe::Model& model, const describe::Plan& plan);
 
@@ -35,6 +37,12 @@ void emit_linear(Builder& builder, const Linear& linear, std::int64_t m, Operand
 void emit_weight_gradient(Builder& builder, const Linear& linear, std::int64_t m, Operand dy, Operand x);
 void emit_input_gradient(Builder& builder, const Linear& linear, std::int64_t m, Operand dy, Operand dx,
                          bool overwrite = true);
+
+// Backward of a linear layer whose outputs are divided over tensor-parallel ranks: both gradients, and the
+// sum of the input's over the ranks. Where the engine does so, that sum is on its way while the weight's is
+// computed: it has kBeside then.
+void emit_column_backward(Builder& builder, const Shapes& shapes, const Linear& linear, std::int64_t m,
+                          Operand dy, Operand x, Operand dx);
 
 void emit_norm(Builder& builder, const NormParameters& norm, std::int64_t rows, Operand x, Operand y,
                Operand statistics);

@@ -17,6 +17,8 @@
 namespace zeroplan::program {
 
 enum class DataType : std::uint8_t { fp32, fp16, bf16, int32, uint8 };
+inline constexpr std::size_t kDataTypes = 5;
+std::string_view name_of(DataType type);
 
 constexpr Bytes bytes_of(DataType type) {
   switch (type) {
@@ -231,6 +233,7 @@ enum Flag : std::uint8_t {
   kRecomputed = 1,  // forward work done a second time
   kOverwrite = 2,   // output is set, not added to
   kMaximum = 4,     // all_reduce takes the maximum instead of the sum
+  kBeside = 8,      // a collective that the next kernel does not need: it may run beside it
 };
 
 inline constexpr std::size_t kMaxOperands = 6;

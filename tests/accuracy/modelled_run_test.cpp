@@ -64,7 +64,7 @@ TEST_CASE("a Megatron test with tensor parallelism and grouped queries on A100")
 
 TEST_CASE("two nodes of four V100 on Omni-Path: no preset, the network of the file") {
   const auto [model, plan, cluster, memory_known] = modelled(plain_run());
-  CHECK(plan.engine.name == "deepspeed");
+  CHECK(plan.engine.name == "megatron");  // Megatron-DeepSpeed: its kernels
   CHECK(plan.attention == AttentionKernel::materialized);
   CHECK(plan.dropout);
   CHECK(cluster.device.name == "v100-32gb");

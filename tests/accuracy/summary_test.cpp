@@ -23,7 +23,8 @@ const std::string kFolder = ZEROPLAN_SOURCE "/reports/accuracy/";
 constexpr double kSlack = 5e-4;
 
 std::string answer(const std::string& format) {
-  const std::string files = runs_path("measured_runs.csv") + ' ' + runs_path("vtrain_runs.csv");
+  const std::string files = runs_path("measured_runs.csv") + ' ' + runs_path("vtrain_runs.csv") + ' ' +
+                            runs_path("zero_paper_runs.csv");
   const auto result = run_command("accuracy " + files + " -o " + format);
   REQUIRE(result.exit_code == 0);
   return result.out;

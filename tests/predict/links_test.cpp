@@ -198,6 +198,7 @@ TEST_CASE("large messages over nodes") {
     CHECK(relative_error(measured / predicted, 1) <= limit);
   };
   // Rings: what the interfaces carry is the bus bandwidth.
+  check(cluster_of("dgx-a100", 2), Op::all_reduce, 8 * kGiB, 192, 0.06);
   check(cluster_of("dgx-a100", 2), Op::reduce_scatter, 8 * kGiB, 192, 0.06);
   check(cluster_of("dgx-a100", 4), Op::all_reduce, 8 * kGiB, 192, 0.06);
   check(cluster_of("p5en", 4), Op::all_reduce, 4 * kGiB, 364.9, 0.05);
@@ -213,21 +214,22 @@ TEST_CASE("large messages over nodes") {
   Cluster four_interfaces = cluster_of("dgx-a100", 2);
   four_interfaces.node->nics->value = 4;
   four_interfaces.node->internode_gbytes_per_s->value = 100;
-  check(four_interfaces, Op::all_gather, 8 * kGiB, 86, 0.08);
-  check(four_interfaces, Op::all_gather, 8 * kGiB, 91, 0.08);
+  check(four_interfaces, Op::all_reduce, 8 * kGiB, 86, 0.08);
+  check(four_interfaces, Op::all_reduce, 8 * kGiB, 91, 0.08);
 
   Cluster one_interface = cluster_of("dgx-h100", 4);
   one_interface.devices_per_node = 1;
   check(one_interface, Op::all_reduce, 8 * kGiB, 46, 0.06);
   check(one_interface, Op::all_reduce, 8 * kGiB, 49, 0.06);
 
-  // Trees of two nodes exceed the wire.
-  check(cluster_of("p4d", 2), Op::all_reduce, 8 * kGiB, 57.2, 0.15);
+  // Trees of two nodes exceed the wire: as the profile has it, and before Ampere.
+  check(cluster_of("p4d", 2), Op::all_reduce, 8 * kGiB, 57.2, 0.05);
   Cluster four_v100 = cluster_of("dgx2", 2);
   four_v100.devices_per_node = 4;
   four_v100.node->devices = 4;
   four_v100.node->nics->value = 2;
   four_v100.node->internode_gbytes_per_s->value = 25;
+  four_v100.node->attained_collectives.clear();
   check(four_v100, Op::all_reduce, 8 * kGiB, 41.55, 0.15);
 }
 
@@ -332,10 +334,9 @@ TEST_CASE("groups share the interfaces of a node") {
   CHECK(rate(32, 2) == doctest::Approx(92.5).epsilon(0.02));
   CHECK(rate(16, 4) == doctest::Approx(46.25).epsilon(0.02));
   CHECK(rate(8, 8) == doctest::Approx(23.125).epsilon(0.02));
-  // Tensor parallelism over two nodes: a tree puts 8 GiB on each wire; NVLink (12 x 20) is what bounds it.
+  // Tensor parallelism over two nodes: one group has both nodes' interfaces.
   const Placement tensor = place_group(program_of(4, 16), Group::tensor_parallel, cluster);
-  CHECK(busbw(cluster, tensor, Op::all_reduce, 8 * kGiB) < 240);
-  CHECK(busbw(cluster, tensor, Op::all_reduce, 8 * kGiB) > 185);
+  CHECK(busbw(cluster, tensor, Op::all_reduce, 8 * kGiB) == doctest::Approx(185).epsilon(0.02));
   // One interface for 8 GPUs: a single rank a node has it to itself.
   const Cluster single = cluster_of("a2-highgpu-8g", 4);
   CHECK(busbw(single, {4, 1, 4, 1}, Op::all_gather, 8 * kGiB) == doctest::Approx(12.5 * 0.925).epsilon(0.02));
