@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -50,6 +52,26 @@ inline ExposedPart part_of(const program::Instruction& instruction, program::Pha
       return phase == program::Phase::step ? ExposedPart::optimizer : ExposedPart::compute;
   }
 }
+
+// When each stream is ready next.
+class Clocks {
+ public:
+  using Times = std::array<double, kReady>;
+
+  void wait(Ready stream, Ready other) { at(stream) = std::max(at(stream), at(other)); }
+  void set(Ready stream, Ready other) { at(stream) = at(other); }
+  void spend(Ready stream, double seconds) { at(stream) += seconds; }
+  void run(Ready stream, std::size_t /*index*/, double seconds) { spend(stream, seconds); }
+
+  double latest() const { return *std::max_element(times_.begin(), times_.end()); }
+  void wait_for_all() { times_.fill(latest()); }
+
+  Times& times() { return times_; }
+  double& at(Ready stream) { return times_[static_cast<std::size_t>(stream)]; }
+
+ private:
+  Times times_{};
+};
 
 // Puts one instruction on the clocks. Clocks have
 //   wait(stream, other)         stream is ready no sooner than other

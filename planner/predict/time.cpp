@@ -42,11 +42,6 @@ class Delays {
     for (double& delay : row(stream)) delay += seconds;
   }
   void run(Ready stream, std::size_t, double seconds) { spend(stream, seconds); }
-  void wait_for_all() {
-    for (std::size_t i = 1; i < kReady; ++i) wait(Ready::host, static_cast<Ready>(i));
-    for (std::size_t i = 1; i < kReady; ++i) rows_[i] = rows_[0];
-  }
-
   // This, then `later`.
   void append(const Delays& later) {
     Delays result;
@@ -65,22 +60,59 @@ class Delays {
 
   // `count` times in a row, by squaring.
   Delays power(std::int64_t count) const {
-    Delays result;
+    Delays result = *this;
     Delays square = *this;
-    for (; count > 0; count /= 2) {
+    for (--count; count > 0; count /= 2) {
       if (count % 2 == 1) result.append(square);
       if (count > 1) square.append(square);
     }
     return result;
   }
 
-  double longest() const {
-    double seconds = 0;
-    for (const Row& row : rows_) seconds = std::max(seconds, *std::max_element(row.begin(), row.end()));
-    return seconds;
+  // Clocks after this, `count` times in a row. Mostly they soon go on by the same time each time; from there
+  // on they are moved at once.
+  void advance(Clocks& clocks, std::int64_t count) const {
+    constexpr int kTries = 12;
+    Row steps{};
+    for (int tries = 0; count > 0; --count, ++tries) {
+      if (tries == kTries) return power(count).advance_once(clocks.times());
+      const Row before = clocks.times();
+      advance_once(clocks.times());
+      Row next{};
+      for (std::size_t i = 0; i < kReady; ++i) next[i] = clocks.times()[i] - before[i];
+      if (tries > 0 && is_steady(steps, next, clocks.latest())) {
+        for (std::size_t i = 0; i < kReady; ++i)
+          clocks.times()[i] += static_cast<double>(count - 1) * next[i];
+        return;
+      }
+      steps = next;
+    }
   }
 
  private:
+  void advance_once(Row& times) const {
+    Row result{};
+    for (std::size_t i = 0; i < kReady; ++i) {
+      double latest = kNever;
+      for (std::size_t j = 0; j < kReady; ++j) latest = std::max(latest, rows_[i][j] + times[j]);
+      result[i] = latest;
+    }
+    times = result;
+  }
+
+  // Every stream went on as before, and none waits for one that goes on faster and would overtake it.
+  bool is_steady(const Row& before, const Row& now, double latest) const {
+    constexpr double kRounding = 2e-15;
+    const double tolerance = kRounding * latest;
+    for (std::size_t i = 0; i < kReady; ++i) {
+      if (std::abs(now[i] - before[i]) > tolerance) return false;
+      for (std::size_t j = 0; j < kReady; ++j) {
+        if (rows_[i][j] != kNever && now[j] > now[i] + tolerance) return false;
+      }
+    }
+    return true;
+  }
+
   Row& row(Ready stream) { return rows_[static_cast<std::size_t>(stream)]; }
 
   std::array<Row, kReady> rows_{};
@@ -102,8 +134,7 @@ class Timeline {
 
   Pass read() {
     for (std::size_t i = 0; i < program_.code.size(); ++i) one(i);
-    delays().wait_for_all();
-    pass_.seconds = delays().longest();
+    pass_.seconds = clocks_.latest();
     return pass_;
   }
 
@@ -115,7 +146,7 @@ class Timeline {
     switch (instruction.op) {
       case Op::phase:
         phase_ = static_cast<Phase>(instruction.dims[0]);
-        if (phase_ == Phase::step) delays().wait_for_all();
+        if (phase_ == Phase::step) clocks_.wait_for_all();  // never inside a repeat
         break;
       case Op::repeat:
         if (++depth_ == kDeepestRepeat) throw std::logic_error("read_time: repeats nested too deep");
@@ -124,9 +155,13 @@ class Timeline {
         counts_[depth_] = instruction.dims[0];
         break;
       case Op::end_repeat: {
-        const Delays body = delays().power(counts_[depth_]);
-        --depth_;
-        delays().append(body);
+        const Delays& body = delays();
+        const std::int64_t count = counts_[depth_--];
+        if (depth_ == 0) {
+          body.advance(clocks_, count);
+        } else {
+          delays().append(body.power(count));
+        }
         break;
       }
       case Op::acquire:
@@ -138,7 +173,11 @@ class Timeline {
       default:
         pass_.busy[static_cast<std::size_t>(part_of(instruction, phase_))] +=
             times_[depth_] * costs_.seconds[index];
-        schedule_.run(delays(), index, phase_);
+        if (depth_ == 0) {
+          schedule_.run(clocks_, index, phase_);
+        } else {
+          schedule_.run(delays(), index, phase_);
+        }
     }
   }
 
@@ -146,7 +185,8 @@ class Timeline {
   const StepCosts& costs_;
   Schedule schedule_;
   Phase phase_ = Phase::setup;
-  std::array<Delays, kDeepestRepeat> delays_;
+  Clocks clocks_;                              // outside repeats
+  std::array<Delays, kDeepestRepeat> delays_;  // of a repeat's body, from its start
   std::array<double, kDeepestRepeat> times_{1};
   std::array<std::int64_t, kDeepestRepeat> counts_{1};
   std::size_t depth_ = 0;

@@ -15,29 +15,19 @@ using program::Op;
 using program::Phase;
 using program::StepProgram;
 
-// When each stream is ready next.
-class Clocks {
+// Clocks that know what ran last.
+class TracingClocks : public Clocks {
  public:
-  void wait(Ready stream, Ready other) { at(stream) = std::max(at(stream), at(other)); }
-  void set(Ready stream, Ready other) { at(stream) = at(other); }
-  void spend(Ready stream, double seconds) { at(stream) += seconds; }
-  void run(Ready stream, std::size_t /*index*/, double seconds) {
+  void run(Ready stream, std::size_t index, double seconds) {
     stream_ = stream;
     start_ = at(stream);
-    at(stream) += seconds;
+    Clocks::run(stream, index, seconds);
   }
 
-  double latest() const { return *std::max_element(ready_.begin(), ready_.end()); }
-  void wait_for_all() { ready_.fill(latest()); }
-
-  // Of the last run().
   Ready stream() const { return stream_; }
   double start() const { return start_; }
 
  private:
-  double& at(Ready stream) { return ready_[static_cast<std::size_t>(stream)]; }
-
-  std::array<double, kReady> ready_{};
   Ready stream_ = Ready::compute;
   double start_ = 0;
 };
@@ -114,7 +104,7 @@ class Tracer {
   const StepProgram& program_;
   const StepCosts& costs_;
   Schedule schedule_;
-  Clocks clocks_;
+  TracingClocks clocks_;
   Phase phase_ = Phase::setup;
   std::int64_t micro_batch_ = -1;
   std::int64_t first_ = 1;

@@ -2,7 +2,9 @@
 
 #include "planner/describe/model.hpp"
 #include "planner/describe/plan.hpp"
+#include "planner/predict/kernels.hpp"
 #include "planner/predict/memory.hpp"
+#include "planner/predict/time.hpp"
 #include "planner/predict/traffic.hpp"
 #include "planner/predict/work.hpp"
 #include "planner/program/compile.hpp"
@@ -52,6 +54,26 @@ void gpt3_175b(benchmark::State& state) {
   run(state, model, plan);
 }
 BENCHMARK(gpt3_175b)->ArgNames({"zero", "recompute"})->ArgsProduct({{0, 1, 2, 3}, {0, 1}});
+
+// Memory, traffic and time of one plan together; with `exposed`, also what of the step is exposed.
+void with_time(benchmark::State& state) {
+  const describe::Model model = describe::resolve_model("gpt3-175b");
+  describe::Plan plan = gpt3_plan();
+  plan.zero_stage = static_cast<int>(state.range(0));
+  plan.engine = describe::find_engine("megatron");
+  const describe::Cluster cluster = describe::resolve_cluster("dgx-a100", 128, {});
+  program::StepProgram program;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(compile_and_read(model, plan, program));
+    const predict::KernelRates rates = predict::kernel_rates(cluster.device, plan);
+    if (state.range(1) != 0) {
+      benchmark::DoNotOptimize(predict::read_time(program, cluster, rates).seconds);
+    } else {
+      benchmark::DoNotOptimize(predict::read_step_seconds(program, cluster, rates));
+    }
+  }
+}
+BENCHMARK(with_time)->ArgNames({"zero", "exposed"})->ArgsProduct({{0, 1, 2, 3}, {0, 1}});
 
 // Depth must not matter.
 void layers(benchmark::State& state) {

@@ -37,17 +37,6 @@ KernelRates some_rates() {
   return rates;
 }
 
-// Clocks that a test can read.
-struct Clocks {
-  std::array<double, predict::kReady> ready{};
-
-  double& at(Ready stream) { return ready[static_cast<std::size_t>(stream)]; }
-  void wait(Ready stream, Ready other) { at(stream) = std::max(at(stream), at(other)); }
-  void set(Ready stream, Ready other) { at(stream) = at(other); }
-  void spend(Ready stream, double seconds) { at(stream) += seconds; }
-  void run(Ready stream, std::size_t, double seconds) { at(stream) += seconds; }
-};
-
 // A few instructions with seconds written beside them.
 class Script {
  public:
@@ -64,8 +53,8 @@ class Script {
     costs.launches.push_back(1);
   }
 
-  Clocks run(Phase phase) const {
-    Clocks clocks;
+  predict::Clocks run(Phase phase) const {
+    predict::Clocks clocks;
     const predict::Schedule schedule(program_, costs);
     for (std::size_t i = 0; i < program_.code.size(); ++i) schedule.run(clocks, i, phase);
     return clocks;
@@ -93,12 +82,31 @@ TEST_CASE("time: the algebra gives what clocks give that walk every layer and mi
   CHECK(plans >= 200);
 }
 
+// Gathers that are a little slower or faster than a layer's kernels overtake them late, early or never.
+TEST_CASE("time: a stream that overtakes another after many layers is waited for from there on") {
+  describe::Plan plan = test::plain_plan();
+  plan.data_parallel = 64;
+  plan.zero_stage = 3;
+  plan.sequence = 512;
+  plan.precision = describe::Precision::bf16;
+  describe::Model model = describe::resolve_model("gpt2-xl");
+  model.layers = 200;
+  const program::StepProgram program = program::compile(model, plan);
+  const describe::Cluster cluster = describe::resolve_cluster("dgx1", 8, {});
+  KernelRates rates = some_rates();
+  for (rates.matmul_flops_per_s = 5e12; rates.matmul_flops_per_s < 200e12; rates.matmul_flops_per_s *= 1.05) {
+    CAPTURE(rates.matmul_flops_per_s);
+    CHECK(predict::read_step_seconds(program, cluster, rates) ==
+          doctest::Approx(predict::read_trace(program, cluster, rates).step_seconds).epsilon(1e-9));
+  }
+}
+
 TEST_CASE("time: reductions run beside backward, and slow it down") {
   Script script;
   script.add(Op::matmul_input_gradient, 3);
   script.add(Op::reduce_scatter, 5, Group::data_parallel);
   script.add(Op::matmul_input_gradient, 4);
-  Clocks clocks = script.run(Phase::backward);
+  predict::Clocks clocks = script.run(Phase::backward);
   CHECK(clocks.at(Ready::compute) == 7);
   CHECK(clocks.at(Ready::communication) == 8);
   script.costs.slowdown = 0.2;
