@@ -73,12 +73,18 @@ double bytes_of(const StepProgram& program, const Instruction& instruction, std:
   return static_cast<double>(program::bytes_of(program.buffers[buffer].type));
 }
 
+// std::ceil of what fits 64 bits; a call of the library for each tile would cost as much as the rest.
+double rounded_up(double value) {
+  const auto whole = static_cast<double>(static_cast<std::int64_t>(value));
+  return whole < value ? whole + 1 : whole;
+}
+
 // `batch` products of C[m,n] = A[m,k] B[k,n], which move `bytes` in all.
 double product_seconds(const KernelRates& rates, double batch, double m, double n, double k, double bytes) {
   double best = 0;
   for (const Tile& tile : kTiles) {
-    const double tiles = batch * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
-    const double waves = std::ceil(tiles / rates.multiprocessors);
+    const double tiles = batch * rounded_up(m / tile.rows) * rounded_up(n / tile.columns);
+    const double waves = rounded_up(tiles / rates.multiprocessors);
     const double flops =
         waves * rates.multiprocessors * tile.rows * tile.columns * 2 * (k + kTileOverheadDepth);
     const double seconds = flops / (rates.matmul_flops_per_s * tile.efficiency);
