@@ -23,15 +23,22 @@ program::BufferId holder_of(const StepProgram& program, program::BufferId buffer
   return parent == program::kNoBuffer ? buffer : parent;
 }
 
+// Of our own engine, and of those that emit something in another order or not at all.
 template <class Visit>
 int for_each_small_program(Visit&& visit) {
   int count = 0;
-  for (const describe::Model& model : {test::small_gpt(), test::small_llama()}) {
-    test::for_each_plan(model, [&](const std::string& name, const describe::Plan& plan) {
-      CAPTURE(name);
-      ++count;
-      visit(model, plan, program::compile(model, plan));
-    });
+  for (const char* name_of_engine : {"native", "megatron", "fsdp2"}) {
+    const describe::Engine engine = describe::find_engine(name_of_engine);
+    for (const describe::Model& model : {test::small_gpt(), test::small_llama()}) {
+      test::for_each_plan(model, [&](const std::string& name, const describe::Plan& native) {
+        CAPTURE(engine.name);
+        CAPTURE(name);
+        describe::Plan plan = native;
+        plan.engine = engine;
+        ++count;
+        visit(model, plan, program::compile(model, plan));
+      });
+    }
   }
   return count;
 }

@@ -1,0 +1,73 @@
+#include <doctest/doctest.h>
+
+#include "planner/predict/work.hpp"
+#include "planner/program/compile.hpp"
+#include "tests/support/plans.hpp"
+#include "tests/support/unrolled.hpp"
+
+// What engines do in their own order, or leave out.
+
+using namespace zeroplan;
+using program::Group;
+using program::Instruction;
+using program::Op;
+
+namespace {
+
+describe::Plan plan_of(const char* engine) {
+  describe::Plan plan = test::plain_plan();
+  plan.engine = describe::find_engine(engine);
+  plan.recompute = describe::Recompute::full;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("recomputation that stops early leaves out the last product of each layer, and nothing else") {
+  for (const describe::Model& model : {test::small_gpt(), test::small_llama()}) {
+    describe::Plan plan = plan_of("fsdp2");
+    const auto executed = [&] { return predict::read_work(program::compile(model, plan)).hardware; };
+    const double early = executed();
+    plan.engine.recompute_stops_early = false;
+    const double tokens = static_cast<double>(plan.micro_batch * plan.sequence);
+    // 2 m n k of {tokens, hidden, ffn}.
+    const double last_products = static_cast<double>(model.layers) * 2 * tokens *
+                                 static_cast<double>(model.hidden) * static_cast<double>(model.ffn);
+    CHECK(executed() - early == doctest::Approx(last_products));
+
+    plan.engine.recompute_stops_early = true;
+    plan.checkpoint_interval = 2;  // layers inside a block need the output of the one before
+    CHECK(executed() - early == doctest::Approx(last_products));
+    plan.checkpoint_interval = 1;
+    plan.dropout = true;  // its mask comes after the product
+    CHECK(executed() - early == doctest::Approx(last_products));
+  }
+}
+
+TEST_CASE("sums beside the weight's gradient: the next kernel is it, and touches nothing of the sum") {
+  describe::Plan plan = plan_of("megatron");
+  plan.tensor_parallel = 2;
+  const describe::Model model = test::small_gpt();
+  const program::StepProgram program = program::compile(model, plan);
+  std::int64_t beside = 0;
+  test::for_each_executed(program, [&](std::size_t index, const Instruction& instruction, std::int64_t,
+                                       std::int64_t, program::Phase phase) {
+    if ((instruction.flags & program::kBeside) == 0) return;
+    ++beside;
+    CHECK(instruction.op == Op::all_reduce);
+    CHECK(instruction.group == Group::tensor_parallel);
+    CHECK(phase == program::Phase::backward);
+    const Instruction& next = program.code[index + 1];
+    CHECK(next.op == Op::matmul_weight_gradient);
+    for (const program::Operand operand : next.operands) {
+      CHECK(operand.buffer != instruction.operands[0].buffer);
+    }
+  });
+  // Attention and MLP of each layer, and the logits.
+  CHECK(beside == 2 * model.layers + 1);
+
+  plan.engine.backward_in_place = true;
+  for (const Instruction& instruction : program::compile(model, plan).code) {
+    CHECK((instruction.flags & program::kBeside) == 0);
+  }
+}
