@@ -32,14 +32,15 @@ using executor::Communicator;
 using executor::Launch;
 
 constexpr std::int64_t kMostRepeats = 1000, kMostRanks = 1024;
-constexpr std::int64_t kRepeats = 5, kQuickRepeats = 3;
+constexpr std::int64_t kRounds = 3, kQuickRounds = 1;
+constexpr std::int64_t kRunsOfRound = 2;
 constexpr std::chrono::minutes kLongestWait{60};  // ranks that are not at work wait for those that are
 constexpr double kGiga = 1e9, kTera = 1e12;
 
 struct Settings {
   std::vector<std::int64_t> counts;  // of ranks at work, ascending
   std::vector<Precision> types;
-  std::int64_t repeats = kRepeats;
+  std::int64_t rounds = kRounds;
   calibrate::Extent extent;
 };
 
@@ -97,7 +98,7 @@ Settings read_settings(const Request& request, const Launch& launch) {
   };
   Settings settings;
   settings.extent.quick = given("quick").has_value();
-  if (settings.extent.quick) settings.repeats = kQuickRepeats;
+  if (settings.extent.quick) settings.rounds = kQuickRounds;
   settings.types = read_types(given("types").value_or("fp32,bf16,fp16"), problems);
   if (const auto list = given("ranks")) {
     settings.counts = read_counts(*list, launch, problems);
@@ -107,7 +108,7 @@ Settings read_settings(const Request& request, const Launch& launch) {
   }
   if (const auto repeats = given("repeats")) {
     try {
-      settings.repeats = describe::parse_integer(*repeats, 1, kMostRepeats);
+      settings.rounds = describe::parse_integer(*repeats, 1, kMostRepeats);
     } catch (const std::invalid_argument& error) {
       problems.add({"--repeats", 0, "", error.what()});
     }
@@ -126,7 +127,7 @@ class Calibration {
               describe::Device& device)
       : settings_(settings), launch_(launch), progress_(progress), device_(device) {}
 
-  void run(Communicator& world) const {
+  void run_counts(Communicator& world) const {
     for (const std::int64_t count : settings_.counts) {
       const bool works = world.rank() < count;
       const std::unique_ptr<Communicator> group = world.split(works ? 0 : 1, world.rank());
@@ -141,34 +142,53 @@ class Calibration {
                        text_of(launch_.kind), reports::counted(threads_of_one_of(ranks), "thread"));
   }
 
+  // A machine is slower for seconds at a time, when it is shared or hot: so all probes are run in turn,
+  // several times, and what is slow in one round only does not count.
   void with_ranks(Communicator& group) const {
     const program::GroupInfo ranks{group.size(), group.rank()};
-    calibrate::KernelTables tables;
+    std::vector<calibrate::Probe> kernels, collectives;
     for (const Precision precision : settings_.types) {
-      for (const calibrate::Probe& probe : calibrate::kernel_probes(precision, ranks, settings_.extent)) {
-        tables.add(probe, times(probe, group));
+      for (calibrate::Probe& probe : calibrate::kernel_probes(precision, ranks, settings_.extent)) {
+        kernels.push_back(std::move(probe));
       }
-      if (group.size() == 1) continue;
-      const calibrate::Probe probe = calibrate::collective_probe(precision, ranks, settings_.extent);
-      const auto of_collectives =
-          calibrate::collective_tables(probe, times(probe, group), source(ranks.size));
-      if (group.rank() != 0) continue;
-      device_.attained_collectives.insert(device_.attained_collectives.end(), of_collectives.begin(),
-                                          of_collectives.end());
+      if (group.size() > 1) {
+        collectives.push_back(calibrate::collective_probe(precision, ranks, settings_.extent));
+      }
     }
-    double skew = 0;
-    if (group.size() > 1) {
-      const calibrate::Probe probe = calibrate::skew_probe(ranks, settings_.extent);
-      skew = calibrate::skew_of(probe, times(probe, group));
+    std::vector<calibrate::Probe> skews;
+    if (group.size() > 1) skews.push_back(calibrate::skew_probe(ranks, settings_.extent));
+
+    std::vector<calibrate::Repeats> of_kernels(kernels.size()), of_collectives(collectives.size()),
+        of_skews(skews.size());
+    for (std::int64_t round = 1; round <= settings_.rounds; ++round) {
+      run_all(kernels, of_kernels, round, group);
+      run_all(collectives, of_collectives, round, group);
+      run_all(skews, of_skews, round, group);
     }
-    if (group.rank() == 0) device_.calibrated.push_back(tables.rates(ranks.size, source(ranks.size), skew));
+    if (group.rank() != 0) return;
+    calibrate::KernelTables tables;
+    for (std::size_t i = 0; i < kernels.size(); ++i) tables.add(kernels[i], of_kernels[i]);
+    for (std::size_t i = 0; i < collectives.size(); ++i) {
+      const auto more = calibrate::collective_tables(collectives[i], of_collectives[i], source(ranks.size));
+      device_.attained_collectives.insert(device_.attained_collectives.end(), more.begin(), more.end());
+    }
+    const double skew = skews.empty() ? 0 : calibrate::skew_of(skews.front(), of_skews.front());
+    device_.calibrated.push_back(tables.rates(ranks.size, source(ranks.size), skew));
   }
 
-  calibrate::Repeats times(const calibrate::Probe& probe, Communicator& group) const {
-    if (group.rank() == 0 && progress_ != nullptr) {
-      *progress_ << fmt::format("zeroplan: {}: {}", reports::counted(group.size(), "rank"), probe.what)
-                 << std::endl;
+  void run_all(const std::vector<calibrate::Probe>& probes, std::vector<calibrate::Repeats>& times,
+               std::int64_t round, Communicator& group) const {
+    for (std::size_t i = 0; i < probes.size(); ++i) {
+      if (group.rank() == 0 && progress_ != nullptr) {
+        *progress_ << fmt::format("zeroplan: {}, round {} of {}: {}", reports::counted(group.size(), "rank"),
+                                  round, settings_.rounds, probes[i].what)
+                   << std::endl;
+      }
+      times[i].push_back(calibrate::mean_of(run(probes[i], group)));
     }
+  }
+
+  calibrate::Repeats run(const calibrate::Probe& probe, Communicator& group) const {
     const predict::MemoryProfile memory = predict::read_memory(probe.program);
     executor::Probe run;
     run.plan = {probe.program, {memory.peak, memory.host_peak, true}};
@@ -177,8 +197,7 @@ class Calibration {
     run.batches.gradient_accumulation = probe.gradient_accumulation;
     run.batches.data_parallel = group.size();
     run.vocabulary = probe.vocabulary;
-    // A model's step has each kernel several times.
-    run.repeats = probe.is_grid ? settings_.repeats : (settings_.repeats + 1) / 2;
+    run.repeats = kRunsOfRound;
     const executor::DeviceOptions options{.threads = threads_of_one_of(group.size())};
     executor::ProbeTimes result =
         executor::run_probe(std::move(run), executor::make_device("cpu", options), group);
@@ -251,7 +270,10 @@ std::vector<OptionSpec> calibrate_options() {
        "LIST",
        "numbers of ranks at work, such as 1,2 (default 1, 2, 4 ... processors)"},
       {{"--types"}, "types", "LIST", "types to measure (default fp32,bf16,fp16)"},
-      {{"--repeats"}, "repeats", "N", "times that each is measured (default 5; 3 with --quick)"},
+      {{"--repeats"},
+       "repeats",
+       "N",
+       "rounds through everything that is measured (default 3; 1 with --quick)"},
       {{"--quick"}, "quick", "", "few and small sizes, in seconds; good to try, not to predict with"},
   };
 }
@@ -275,7 +297,7 @@ Answer calibrate(const Request& request) {
                          false};
     const Calibration calibration(settings, launch, speaks ? request.progress : nullptr, device);
     run_as_launched(launch, settings.counts.back(), kLongestWait,
-                    [&](Communicator& world) { calibration.run(world); });
+                    [&](Communicator& world) { calibration.run_counts(world); });
   } catch (const executor::NotPossible& error) {
     return failed(request, error, kNotPossible);
   } catch (const executor::DeviceError& error) {

@@ -44,12 +44,17 @@ double sorted_quantile(const std::vector<double>& sorted, double part) {
 Typical typical_of(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  constexpr double kLower = 0.25, kUpper = 0.75, kMost = 1.5;
+  constexpr double kLower = 0.25, kUpper = 0.75;
   const double median = sorted_quantile(values, 0.5);
-  double sum = 0;
-  for (const double value : values) sum += std::min(value, kMost * median);
-  return {sum / static_cast<double>(values.size()),
-          (sorted_quantile(values, kUpper) - sorted_quantile(values, kLower)) / 2 / median};
+  return {median, (sorted_quantile(values, kUpper) - sorted_quantile(values, kLower)) / 2 / median};
+}
+
+std::vector<double> mean_of(const Repeats& repeats) {
+  std::vector<double> mean(repeats.front().size());
+  for (const std::vector<double>& repeat : repeats) {
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += repeat[i] / static_cast<double>(repeats.size());
+  }
+  return mean;
 }
 
 void KernelTables::add(const Probe& probe, const Repeats& repeats) {

@@ -14,13 +14,17 @@ namespace zeroplan::calibrate {
 // Seconds of each instruction of a program by its index, one list for each repeat; 0 where it did not run.
 using Repeats = std::vector<std::vector<double>>;
 
-// What repeats of one measurement come to. A step is a sum over many instructions, so the mean counts and
-// not the median; but no repeat counts for more than one and a half medians.
+// What rounds of one measurement come to: the median of them, and half of what lies between the quartiles
+// over it.
 struct Typical {
   double value = 0;
-  double spread = 0;  // half of what lies between the quartiles, over the median
+  double spread = 0;
 };
 Typical typical_of(std::vector<double> values);
+
+// Of one round's repeats, by instruction. A step is a sum over many instructions, so in a round the mean
+// counts.
+std::vector<double> mean_of(const Repeats& repeats);
 
 // Rates of kernels from probes of one number of ranks.
 class KernelTables {

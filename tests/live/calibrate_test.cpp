@@ -24,7 +24,7 @@ TEST_CASE("a profile has every kind of figure, with plausible values") {
   const CommandResult result =
       run_shell(kProgram + "calibrate --quick --ranks 1,2 --types fp32 --repeats 2 -o json");
   CHECK(result.exit_code == 0);
-  CHECK(result.err.find("2 ranks: fp32 collectives") != std::string::npos);
+  CHECK(result.err.find("2 ranks, round 2 of 2: fp32 collectives") != std::string::npos);
   const json profile = json::parse(result.out);
   CHECK(profile["overheads"]["context_bytes"]["value"] > 1'000'000);
   CHECK(profile["overheads"]["library_workspace_bytes"]["value"] > 0);
