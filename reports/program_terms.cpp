@@ -198,7 +198,7 @@ std::vector<Term> copy_terms(const StepProgram& program, Op op) {
 }
 
 std::string instruction_name(const StepProgram& program, const Instruction& instruction, Phase phase) {
-  const std::string op(program::name_of(instruction.op));
+  std::string op(program::name_of(instruction.op));
   if (is_weight_product(instruction.op)) {
     const auto [m, n, k, unused] = instruction.dims;
     return fmt::format("{} {} x {} x {}", op, m, n, k);

@@ -111,7 +111,7 @@ TEST_CASE("skew is what ranks wait beyond the fastest collective, over what they
   std::vector<double> even, late;
   for (const program::Instruction& instruction : probe.program.code) {
     const bool meets = instruction.group != program::Group::none;
-    const bool first = meets && late.size() > 0 && even.back() == 0;
+    const bool first = meets && !late.empty() && even.back() == 0;
     even.push_back(instruction.op == Op::matmul ? 2 : meets ? 0.5 : 0);
     late.push_back(instruction.op == Op::matmul ? 2 : meets ? (first ? 0.5 : 0.7) : 0);
   }

@@ -14,9 +14,7 @@ const std::vector<std::string> kPlans{
     "gpt2 --hw v100-32gb --gpus 8 --zero 1",
     "gpt2-xl --hw dgx2 --zero 3 --recompute full --micro-batch 2 --grad-accum 2",
     "llama2-7b --hw dgx-a100 --tp 4 --zero 2 --recompute full --partition-activations --offload-activations",
-    "llama2-13b --hw dgx-a100 --zero 3 --offload all --recompute selective --attention materialized --tokens "
-    "1T "
-    "--price 2.5",
+    "llama2-13b --hw dgx-a100 --zero 3 --offload all --attention materialized --tokens 1T --price 2.5",
     "mixtral-8x7b --hw dgx-h100 --nodes 2 --zero 3 --reserve 2GiB",
     "params=7.5B --hw v100-32gb --gpus 64 --zero 2 --offload optimizer",
     "gpt2 --hw v100-32gb --gpus 1 --engine deepspeed --contiguous-memory=off",

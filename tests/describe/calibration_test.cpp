@@ -9,7 +9,6 @@
 
 using namespace zeroplan;
 using namespace zeroplan::describe;
-using program::DataType;
 using program::Op;
 
 namespace {

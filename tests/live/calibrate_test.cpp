@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -108,7 +109,7 @@ TEST_CASE("validate and fit take a profile, and times stand beside those measure
   for (const char* plan :
        {"", "--gpus 2 --zero 1", "--gpus 2 --tp 2", "--gpus 2 --zero 2 --offload optimizer"}) {
     CAPTURE(plan);
-    const CommandResult result = run_shell(kProgram + "validate " + kPlan + hardware + plan);
+    const CommandResult result = run_shell(fmt::format("{}validate {}{}{}", kProgram, kPlan, hardware, plan));
     CAPTURE(result.err);
     CHECK(result.exit_code == 0);
     const json record = json::parse(result.out);
@@ -134,7 +135,7 @@ TEST_CASE("validate and fit take a profile, and times stand beside those measure
 
 TEST_CASE("without a profile of this machine, times are not compared") {
   for (const char* hardware : {"", "--hw v100-32gb"}) {
-    const CommandResult result = run_shell(kProgram + "validate " + kPlan + hardware);
+    const CommandResult result = run_shell(fmt::format("{}validate {}{}", kProgram, kPlan, hardware));
     CHECK(result.exit_code == 0);
     CHECK(json::parse(result.out)["times"].empty());
   }

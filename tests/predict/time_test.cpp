@@ -160,7 +160,9 @@ TEST_CASE("time: on one stream everything waits for everything, without gaps") {
 TEST_CASE("time: what is exposed adds up to the step") {
   describe::Plan plan = test::plain_plan();
   plan.sequence = 1024;
-  for (const auto& [stage, tensor] : {std::pair{0, 1}, {1, 2}, {2, 4}, {3, 1}, {3, 8}}) {
+  for (const std::pair<int, int>& degrees : {std::pair{0, 1}, {1, 2}, {2, 4}, {3, 1}, {3, 8}}) {
+    const int stage = degrees.first;
+    const int tensor = degrees.second;
     plan.zero_stage = stage;
     plan.tensor_parallel = tensor;
     plan.data_parallel = 8 / tensor;
