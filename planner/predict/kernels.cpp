@@ -187,14 +187,25 @@ double attention_product_seconds(const KernelRates& rates, const StepProgram& pr
 
 }  // namespace
 
+const std::optional<describe::Figure>& peak_tflops(const describe::Device& device,
+                                                   describe::Precision precision) {
+  switch (precision) {
+    case describe::Precision::fp16:
+      return device.peak_fp16_tflops;
+    case describe::Precision::bf16:
+      return device.peak_bf16_tflops;
+    case describe::Precision::fp32:
+      break;
+  }
+  return device.peak_fp32_tflops;
+}
+
 double sustained_fraction(const describe::Device& device) { return attainable_of(device).sustained; }
 
 KernelRates kernel_rates(const describe::Device& device, const describe::Plan& plan) {
   KernelRates rates;
   const auto value = [](const std::optional<describe::Figure>& figure) { return figure ? figure->value : 0; };
-  double peak = value(device.peak_fp32_tflops);
-  if (plan.precision == Precision::fp16) peak = value(device.peak_fp16_tflops);
-  if (plan.precision == Precision::bf16) peak = value(device.peak_bf16_tflops);
+  const double peak = value(peak_tflops(device, plan.precision));
   const Attainable attainable = attainable_of(device);
   rates.matmul_flops_per_s = peak * kTera * attainable.matmul * attainable.sustained;
   rates.attention_flops_per_s = peak * kTera * attainable.attention;

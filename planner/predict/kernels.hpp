@@ -23,6 +23,11 @@ struct KernelRates {
   double elementwise_factor = 1;  // traffic of what the engine does not fuse, over that of fused kernels
 };
 
+// Dense peak of the units that a plan in this precision multiplies with, TFLOPS; fp32 is plain fp32, not
+// TF32.
+const std::optional<describe::Figure>& peak_tflops(const describe::Device& device,
+                                                   describe::Precision precision);
+
 // From the device's profile; figures that nobody published are taken from the nearest architecture
 // (docs/equations.md). A processor is not described: matmul_flops_per_s is 0 then.
 KernelRates kernel_rates(const describe::Device& device, const describe::Plan& plan);

@@ -48,17 +48,4 @@ TrainingMetrics training_metrics(const TrainingStep& step, const TrainingGoal& g
   return metrics;
 }
 
-const std::optional<describe::Figure>& peak_tflops(const describe::Device& device,
-                                                   describe::Precision precision) {
-  switch (precision) {
-    case describe::Precision::fp16:
-      return device.peak_fp16_tflops;
-    case describe::Precision::bf16:
-      return device.peak_bf16_tflops;
-    case describe::Precision::fp32:
-      break;
-  }
-  return device.peak_fp32_tflops;
-}
-
 }  // namespace zeroplan::predict

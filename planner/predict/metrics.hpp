@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "planner/describe/cluster.hpp"
 #include "planner/describe/plan.hpp"
 #include "planner/predict/work.hpp"
 
@@ -47,10 +46,5 @@ struct TrainingMetrics {
 };
 
 TrainingMetrics training_metrics(const TrainingStep& step, const TrainingGoal& goal = {});
-
-// Dense peak of the units that a plan in this precision multiplies with, TFLOPS; fp32 is plain fp32, not
-// TF32.
-const std::optional<describe::Figure>& peak_tflops(const describe::Device& device,
-                                                   describe::Precision precision);
 
 }  // namespace zeroplan::predict
