@@ -12,7 +12,6 @@ namespace zeroplan::predict {
 
 namespace {
 
-using describe::Precision;
 using program::Instruction;
 using program::Op;
 using program::StepProgram;
