@@ -20,7 +20,6 @@ using describe::KernelSizes;
 using describe::MeasuredKernel;
 
 constexpr double kGiga = 1e9;
-constexpr double kTera = 1e12;
 constexpr std::array<std::string_view, 3> kCollectiveNames{"all_reduce", "all_gather", "reduce_scatter"};
 
 // What a measurement is good for: four digits.
