@@ -31,7 +31,7 @@ using describe::Precision;
 using executor::Communicator;
 using executor::Launch;
 
-constexpr std::int64_t kMostRepeats = 1000, kMostRanks = 1024;
+constexpr std::int64_t kMostRounds = 1000, kMostRanks = 1024;
 constexpr std::int64_t kRounds = 3, kQuickRounds = 1;
 constexpr std::int64_t kRunsOfRound = 2;
 constexpr std::chrono::minutes kLongestWait{60};  // ranks that are not at work wait for those that are
@@ -108,7 +108,7 @@ Settings read_settings(const Request& request, const Launch& launch) {
   }
   if (const auto repeats = given("repeats")) {
     try {
-      settings.rounds = describe::parse_integer(*repeats, 1, kMostRepeats);
+      settings.rounds = describe::parse_integer(*repeats, 1, kMostRounds);
     } catch (const std::invalid_argument& error) {
       problems.add({"--repeats", 0, "", error.what()});
     }
@@ -236,8 +236,7 @@ void add_products(describe::Device& device) {
                                                   kernel.rates.begin());
     const auto& [rows, columns, depths] = kernel.axes;
     describe::AttainedMatmul product;
-    product.dtype =
-        program::name_of(static_cast<program::DataType>(kernel.kind.types & describe::kAbsentType));
+    product.dtype = program::name_of(static_cast<program::DataType>(describe::type_at(kernel.kind.types, 0)));
     product.shape =
         fmt::format("{:.0f} x {:.0f} x {:.0f}", rows[fastest / depths.size() / columns.size()],
                     columns[fastest / depths.size() % columns.size()], depths[fastest % depths.size()]);

@@ -20,7 +20,6 @@ using describe::KernelSizes;
 using describe::MeasuredKernel;
 
 constexpr double kGiga = 1e9;
-constexpr std::array<std::string_view, 3> kCollectiveNames{"all_reduce", "all_gather", "reduce_scatter"};
 
 // What a measurement is good for: four digits.
 double rounded(double value) {
@@ -54,7 +53,7 @@ void set_bytes(Data& data, std::string key, const std::optional<Figure>& figure)
 
 Data collective_data(const AttainedCollective& table) {
   Data data = Data::map()
-                  .set("op", kCollectiveNames[static_cast<std::size_t>(table.collective)])
+                  .set("op", describe::collective_names()[static_cast<std::size_t>(table.collective)])
                   .set("devices", table.devices);
   if (table.type) data.set("dtype", program::name_of(*table.type));
   return data.set("first_bytes", static_cast<std::int64_t>(table.first_bytes))
@@ -64,14 +63,11 @@ Data collective_data(const AttainedCollective& table) {
 
 // Without the absent ones behind the last that is there.
 Data operands_data(describe::OperandTypes types) {
-  const auto type_of = [types](std::size_t i) {
-    return types >> (describe::kBitsPerType * i) & describe::kAbsentType;
-  };
   std::size_t count = program::kMaxOperands;
-  while (count > 0 && type_of(count - 1) == describe::kAbsentType) --count;
+  while (count > 0 && describe::type_at(types, count - 1) == describe::kAbsentType) --count;
   Data list = Data::list();
   for (std::size_t i = 0; i < count; ++i) {
-    const auto type = type_of(i);
+    const auto type = describe::type_at(types, i);
     list.add(type == describe::kAbsentType ? std::string_view("none")
                                            : program::name_of(static_cast<program::DataType>(type)));
   }
@@ -81,8 +77,7 @@ Data operands_data(describe::OperandTypes types) {
 Data kernel_data(const MeasuredKernel& kernel) {
   const KernelSizes sizes = describe::sizes_of(kernel.kind.op);
   Data data = Data::map().set("op", program::name_of(kernel.kind.op));
-  if (kernel.kind.op == program::Op::activation_forward ||
-      kernel.kind.op == program::Op::activation_backward) {
+  if (describe::is_activation(kernel.kind.op)) {
     data.set("activation", describe::activation_names()[kernel.kind.variant]);
   }
   data.set("operands", operands_data(kernel.kind.types));
@@ -147,7 +142,7 @@ Table kernels_table(const describe::Device& device) {
       if (kernel.rates.empty()) continue;
       const bool streams = describe::sizes_of(kernel.kind.op) == KernelSizes::streaming;
       const auto [low, high] = std::minmax_element(kernel.rates.begin(), kernel.rates.end());
-      const auto first = static_cast<program::DataType>(kernel.kind.types & describe::kAbsentType);
+      const auto first = static_cast<program::DataType>(describe::type_at(kernel.kind.types, 0));
       table.rows.push_back({fmt::format("{} {}", spaced(std::string(program::name_of(kernel.kind.op))),
                                         program::name_of(first)),
                             rates.devices(), Real{*low / kGiga, 2}, Real{*high / kGiga, 2},

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "planner/percentile.hpp"
+
 namespace zeroplan::reports {
 namespace {
 
@@ -32,10 +34,6 @@ double furthest(const Measurement& measurement, double predicted, const Value& v
     first = false;
   }
   return result;
-}
-
-bool is_host_copy(Op op) {
-  return op == Op::copy_to_host || op == Op::copy_to_device || op == Op::accumulate_host;
 }
 
 class Rows {
@@ -182,9 +180,9 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
   double kernels = 0, copies = 0;
   std::array<double, program::kGroups> collectives{};
   for (const program::InstructionTime& one : measurement.times) {
-    double& sum = one.group != Group::none ? collectives[static_cast<std::size_t>(one.group)]
-                  : is_host_copy(one.op)   ? copies
-                                           : kernels;
+    double& sum = one.group != Group::none        ? collectives[static_cast<std::size_t>(one.group)]
+                  : predict::is_host_copy(one.op) ? copies
+                                                  : kernels;
     sum += one.seconds / steps;
   }
   const auto seconds = [&](std::string key, std::string title, double predicted, double measured) {
@@ -215,11 +213,9 @@ MeasuredSpeed measured_speed(const Prediction& prediction, const Measurement& me
   }
   MeasuredSpeed speed;
   if (seconds.empty()) return speed;
-  std::sort(seconds.begin(), seconds.end());
-  const std::size_t half = seconds.size() / 2;
-  speed.step_seconds = seconds.size() % 2 == 1 ? seconds[half] : (seconds[half - 1] + seconds[half]) / 2;
-  speed.fastest_seconds = seconds.front();
-  speed.slowest_seconds = seconds.back();
+  speed.step_seconds = percentile(seconds, 0.5);
+  speed.fastest_seconds = percentile(seconds, 0);
+  speed.slowest_seconds = percentile(seconds, 1);
   speed.tokens_per_second = static_cast<double>(prediction.program.tokens_per_step) / speed.step_seconds;
   speed.model_tflops = prediction.work.model / speed.step_seconds / kTera;
   speed.hardware_tflops = prediction.work.hardware / speed.step_seconds / kTera;

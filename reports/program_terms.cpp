@@ -61,19 +61,6 @@ std::vector<Term> to_terms(const std::vector<Repeated>& list) {
   return terms;
 }
 
-bool is_collective(Op op) {
-  return op == Op::all_reduce || op == Op::reduce_scatter || op == Op::all_gather || op == Op::broadcast;
-}
-
-bool is_weight_product(Op op) {
-  return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
-}
-
-// The vector that a collective moves.
-const Buffer& whole_buffer(const StepProgram& program, const Instruction& instruction) {
-  return program.buffers[instruction.operands[instruction.op == Op::all_gather ? 1 : 0].buffer];
-}
-
 std::int64_t group_size(const StepProgram& program, program::Group group) {
   return group == program::Group::data_parallel ? program.data_parallel.size : program.tensor_parallel.size;
 }
@@ -152,8 +139,8 @@ std::vector<Term> traffic_terms(const StepProgram& program, program::Group group
   const std::int64_t size = group_size(program, group);
   std::vector<Repeated> list;
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase phase, double times) {
-    if (!is_collective(instruction.op) || instruction.group != group || size < 2) return;
-    const Buffer& buffer = whole_buffer(program, instruction);
+    if (!predict::is_collective(instruction.op) || instruction.group != group || size < 2) return;
+    const Buffer& buffer = predict::whole_buffer(program, instruction);
     const Share share = ring_share(instruction.op, size);
     const Bytes type = program::bytes_of(buffer.type);
     add_repeated(list, {fmt::format("{} of {}, {}", program::name_of(instruction.op), buffer.name,
@@ -171,13 +158,14 @@ std::vector<Term> psi_terms(const predict::Prediction& prediction) {
   std::vector<Repeated> list;
   if (program.data_parallel.size < 2 || psi == 0) return {};
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase phase, double times) {
-    if (!is_collective(instruction.op) || instruction.group != program::Group::data_parallel) return;
+    if (!predict::is_collective(instruction.op) || instruction.group != program::Group::data_parallel) return;
     const int weight = instruction.op == Op::all_reduce ? 2 : 1;
-    add_repeated(list, {fmt::format("{} of {}, {}", program::name_of(instruction.op),
-                                    whole_buffer(program, instruction).name, program::name_of(phase)),
-                        fmt::format("{} x {} / {}", weight, thousands(instruction.dims[0]),
-                                    thousands(std::llround(psi))),
-                        weight * static_cast<double>(instruction.dims[0]) / psi, times});
+    add_repeated(
+        list,
+        {fmt::format("{} of {}, {}", program::name_of(instruction.op),
+                     predict::whole_buffer(program, instruction).name, program::name_of(phase)),
+         fmt::format("{} x {} / {}", weight, thousands(instruction.dims[0]), thousands(std::llround(psi))),
+         weight * static_cast<double>(instruction.dims[0]) / psi, times});
   });
   return to_terms(list);
 }
@@ -199,15 +187,14 @@ std::vector<Term> copy_terms(const StepProgram& program, Op op) {
 
 std::string instruction_name(const StepProgram& program, const Instruction& instruction, Phase phase) {
   std::string op(program::name_of(instruction.op));
-  if (is_weight_product(instruction.op)) {
+  if (predict::is_linear_product(instruction.op)) {
     const auto [m, n, k, unused] = instruction.dims;
     return fmt::format("{} {} x {} x {}", op, m, n, k);
   }
-  const bool moves = is_collective(instruction.op) || instruction.op == Op::copy_to_host ||
-                     instruction.op == Op::copy_to_device || instruction.op == Op::accumulate_host;
-  if (!moves) return op;
-  const Buffer& buffer = is_collective(instruction.op) ? whole_buffer(program, instruction)
-                                                       : program.buffers[instruction.operands[0].buffer];
+  if (!predict::is_collective(instruction.op) && !predict::is_host_copy(instruction.op)) return op;
+  const Buffer& buffer = predict::is_collective(instruction.op)
+                             ? predict::whole_buffer(program, instruction)
+                             : program.buffers[instruction.operands[0].buffer];
   return fmt::format("{} of {}, {}", op, buffer.name, program::name_of(phase));
 }
 
@@ -219,7 +206,7 @@ std::vector<Term> flops_terms(const StepProgram& program, bool with_recomputed) 
     if (flops == 0 || (recomputed && !with_recomputed)) return;
     const std::string name =
         std::string(program::name_of(instruction.op)) + (recomputed ? ", recomputed" : "");
-    if (is_weight_product(instruction.op)) {
+    if (predict::is_linear_product(instruction.op)) {
       const auto [m, n, k, unused] = instruction.dims;
       add_repeated(list, {name, fmt::format("2 x {} x {} x {}", m, n, k), flops, times});
       return;

@@ -55,8 +55,6 @@ constexpr std::array kSpeedKeys{
              [](const TrainingMetrics& metrics) { return metrics.cost_per_billion_tokens; }},
 };
 
-constexpr std::string_view kTrainingPrefix = "training.";
-
 template <class T>
 Data nullable(const std::optional<T>& value) {
   return value ? Data(*value) : Data();

@@ -36,6 +36,7 @@ std::span<const SpeedKey> speed_keys();
 
 inline constexpr std::string_view kExposedPrefix = "exposed_seconds.";
 inline constexpr std::string_view kBusyPrefix = "busy_seconds.";
+inline constexpr std::string_view kTrainingPrefix = "training.";
 
 // Every part, in the order in which they are shown.
 std::array<predict::ExposedPart, predict::kExposedParts> exposed_parts();

@@ -182,8 +182,6 @@ struct Rates {
   }
 };
 
-constexpr std::string_view kTrainingPrefix = "training.";
-
 const SpeedKey* speed_key(std::string_view name) {
   const auto keys = speed_keys();
   const auto found =

@@ -15,10 +15,6 @@ struct ErrorStatistics {
 };
 ErrorStatistics error_statistics(const std::vector<double>& errors);
 
-// The value below which `fraction` of the values lie: linear between the two nearest of the sorted values, of
-// which the first is at 0 and the last at 1. Requires at least one value and 0 <= fraction <= 1.
-double percentile(std::vector<double> values, double fraction);
-
 // The relative error of a prediction against an interval: 0 inside it, else against the nearer end. Requires
 // 0 < low <= high.
 double interval_error(double predicted, double low, double high);

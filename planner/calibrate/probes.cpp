@@ -249,7 +249,7 @@ Probe grid_probe(const Instruction& like, OperandTypes types, const std::vector<
       instruction.extra = narrow<std::uint32_t>(sizes[2]);  // as many key-value heads
     }
     for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
-      const OperandTypes type = types >> (describe::kBitsPerType * i) & describe::kAbsentType;
+      const OperandTypes type = describe::type_at(types, i);
       instruction.operands[i] = {};
       if (type == describe::kAbsentType) continue;
       instruction.operands[i] =

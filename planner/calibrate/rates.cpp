@@ -6,7 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "planner/percentile.hpp"
 #include "planner/predict/measured_kernels.hpp"
+#include "planner/predict/traffic.hpp"
 
 namespace zeroplan::calibrate {
 namespace {
@@ -29,24 +31,15 @@ Typical typical_of_instruction(const Repeats& repeats, std::size_t index) {
   for (const std::vector<double>& repeat : repeats) {
     if (repeat[index] > 0) seconds.push_back(repeat[index]);
   }
-  return typical_of(std::move(seconds));
-}
-
-double sorted_quantile(const std::vector<double>& sorted, double part) {
-  const double position = part * static_cast<double>(sorted.size() - 1);
-  const auto index = static_cast<std::size_t>(position);
-  const std::size_t next = std::min(index + 1, sorted.size() - 1);
-  return sorted[index] + (position - static_cast<double>(index)) * (sorted[next] - sorted[index]);
+  return typical_of(seconds);
 }
 
 }  // namespace
 
-Typical typical_of(std::vector<double> values) {
+Typical typical_of(const std::vector<double>& values) {
   if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
-  constexpr double kLower = 0.25, kUpper = 0.75;
-  const double median = sorted_quantile(values, 0.5);
-  return {median, (sorted_quantile(values, kUpper) - sorted_quantile(values, kLower)) / 2 / median};
+  const double median = percentile(values, 0.5);
+  return {median, (percentile(values, 0.75) - percentile(values, 0.25)) / 2 / median};
 }
 
 std::vector<double> mean_of(const Repeats& repeats) {
@@ -124,13 +117,12 @@ std::vector<describe::AttainedCollective> collective_tables(const Probe& probe, 
     const Instruction& instruction = probe.program.code[i];
     if (instruction.group == program::Group::none) continue;
     const Typical seconds = typical_of_instruction(repeats, i);
-    const bool gather = instruction.op == Op::all_gather;
-    const program::Buffer& whole = probe.program.buffers[instruction.operands[gather ? 1 : 0].buffer];
+    const program::Buffer& whole = predict::whole_buffer(probe.program, instruction);
     const double bytes =
         static_cast<double>(instruction.dims[0]) * static_cast<double>(program::bytes_of(whole.type));
     describe::AttainedCollective& table = tables[instruction.op];
     if (table.busbw_gbytes_per_s.empty()) {
-      table.collective = gather                                 ? describe::Collective::all_gather
+      table.collective = instruction.op == Op::all_gather       ? describe::Collective::all_gather
                          : instruction.op == Op::reduce_scatter ? describe::Collective::reduce_scatter
                                                                 : describe::Collective::all_reduce;
       table.devices = probe.program.data_parallel.size;
@@ -138,8 +130,8 @@ std::vector<describe::AttainedCollective> collective_tables(const Probe& probe, 
       table.first_bytes = bytes;
       table.source = source;
     }
-    const double passes = instruction.op == Op::all_reduce ? 2 : 1;
-    table.busbw_gbytes_per_s.push_back(passes * (ranks - 1) / ranks * bytes / seconds.value / kGiga);
+    table.busbw_gbytes_per_s.push_back(describe::ring_share(table.collective, ranks) * bytes / seconds.value /
+                                       kGiga);
   }
   std::vector<describe::AttainedCollective> result;
   result.reserve(tables.size());

@@ -20,7 +20,7 @@ struct Typical {
   double value = 0;
   double spread = 0;
 };
-Typical typical_of(std::vector<double> values);
+Typical typical_of(const std::vector<double>& values);
 
 // Of one round's repeats, by instruction. A step is a sum over many instructions, so in a round the mean
 // counts.

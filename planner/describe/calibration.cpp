@@ -21,8 +21,8 @@ int difference(const KernelKind& a, const KernelKind& b) {
   constexpr int kOtherType = 4, kOtherVariant = 32;
   int sum = a.variant == b.variant ? 0 : kOtherVariant;
   for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
-    const OperandTypes one = a.types >> (kBitsPerType * i) & kAbsentType;
-    const OperandTypes other = b.types >> (kBitsPerType * i) & kAbsentType;
+    const OperandTypes one = type_at(a.types, i);
+    const OperandTypes other = type_at(b.types, i);
     if (one == other) continue;
     sum += one == kAbsentType || other == kAbsentType ? 1 : kOtherType;
   }
@@ -61,8 +61,7 @@ OperandTypes operand_types(const program::StepProgram& program, const program::I
 }
 
 std::uint32_t variant_of(const program::Instruction& instruction) {
-  const bool has_kind = instruction.op == Op::activation_forward || instruction.op == Op::activation_backward;
-  return has_kind ? instruction.extra : 0;
+  return is_activation(instruction.op) ? instruction.extra : 0;
 }
 
 KernelKind kind_of(const program::StepProgram& program, const program::Instruction& instruction) {

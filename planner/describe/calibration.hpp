@@ -26,8 +26,15 @@ KernelSizes sizes_of(program::Op op);
 using OperandTypes = std::uint32_t;
 inline constexpr OperandTypes kAbsentType = 0xf;
 inline constexpr unsigned kBitsPerType = 4;
+// The digit of an operand: a program::DataType, or kAbsentType.
+constexpr OperandTypes type_at(OperandTypes types, std::size_t operand) {
+  return types >> (kBitsPerType * operand) & kAbsentType;
+}
 OperandTypes operand_types(const program::StepProgram& program, const program::Instruction& instruction);
 
+constexpr bool is_activation(program::Op op) {
+  return op == program::Op::activation_forward || op == program::Op::activation_backward;
+}
 // What else the work of an instruction depends on: the ActivationKind of an activation, 0 of the others.
 std::uint32_t variant_of(const program::Instruction& instruction);
 

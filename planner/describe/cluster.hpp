@@ -61,6 +61,13 @@ struct AttainedMatmul {
 };
 
 enum class Collective { all_reduce, all_gather, reduce_scatter };
+// As files have them, in the order of the enumeration.
+const std::vector<std::string>& collective_names();
+// What each of n ranks sends in a ring, over the bytes of the whole vector; nccl-tests' bus bandwidth is that
+// by the time.
+constexpr double ring_share(Collective collective, double n) {
+  return (collective == Collective::all_reduce ? 2 : 1) * (n - 1) / n;
+}
 
 // What a collective reached, at sizes of the whole vector that double from `first_bytes` on. Bus bandwidth is
 // nccl-tests': bytes / time x 2(n-1)/n for all-reduce, x (n-1)/n for the other two, with n = `devices`.

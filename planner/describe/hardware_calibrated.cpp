@@ -89,9 +89,7 @@ std::optional<MeasuredKernel> read_kernel(MapReader& reader) {
   const std::optional<OperandTypes> types = read_types(reader);
   if (!op) return std::nullopt;
   kernel.kind.op = static_cast<program::Op>(*op + static_cast<std::size_t>(kFirstKernel));
-  const bool has_kind =
-      kernel.kind.op == program::Op::activation_forward || kernel.kind.op == program::Op::activation_backward;
-  if (has_kind) {
+  if (is_activation(kernel.kind.op)) {
     reader.missing("activation", fmt::format("one of {}", fmt::join(activation_names(), ", ")));
     kernel.kind.variant =
         static_cast<std::uint32_t>(reader.one_of("activation", activation_names()).value_or(0));

@@ -12,20 +12,14 @@ constexpr FigureRange kGbytesPerSecond{.minimum = 1e-6, .maximum = 1e6};
 constexpr double kMostDevices = 1e6;
 constexpr Bytes kSmallestVector = 1;
 
-const std::vector<std::string>& collective_names() {
-  static const std::vector<std::string> names{"all_reduce", "all_gather", "reduce_scatter"};
-  return names;
-}
-
 // First calls of a benchmark are often slow, so a small vector that took longer than a larger one is what is
 // put right.
 void set_seconds(AttainedCollective& attained) {
   const double n = static_cast<double>(attained.devices);
-  const double passes = attained.collective == Collective::all_reduce ? 2 : 1;
   double bytes = attained.first_bytes;
   attained.seconds.reserve(attained.busbw_gbytes_per_s.size());
   for (const double rate : attained.busbw_gbytes_per_s) {
-    attained.seconds.push_back(bytes * passes * (n - 1) / n / (rate * 1e9));
+    attained.seconds.push_back(bytes * ring_share(attained.collective, n) / (rate * 1e9));
     bytes *= 2;
   }
   for (std::size_t i = attained.seconds.size() - 1; i > 0; --i) {
@@ -73,6 +67,11 @@ std::optional<AttainedCollective> read_entry(MapReader& reader) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& collective_names() {
+  static const std::vector<std::string> names{"all_reduce", "all_gather", "reduce_scatter"};
+  return names;
+}
 
 std::vector<AttainedCollective> read_attained_collectives(MapReader& reader) {
   std::vector<AttainedCollective> attained;

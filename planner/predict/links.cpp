@@ -34,7 +34,7 @@ struct Shape {
 
 Shape shape_of(Collective collective, double ranks, double nodes) {
   const double passes = collective == Collective::all_reduce ? 2 : 1;
-  return {collective, ranks, nodes, passes * (ranks - 1), passes * (ranks - 1) / ranks, {}};
+  return {collective, ranks, nodes, passes * (ranks - 1), describe::ring_share(collective, ranks), {}};
 }
 
 // A broadcast is a ring of as many steps as a gather whose every rank sends the whole.

@@ -15,8 +15,7 @@ using program::StepProgram;
 
 constexpr double kGiga = 1e9;
 
-double bytes_of_operand(const StepProgram& program, const Instruction& instruction, std::size_t operand) {
-  const program::Buffer& buffer = program.buffers[instruction.operands[operand].buffer];
+double moved_bytes_of(const Instruction& instruction, const program::Buffer& buffer) {
   return static_cast<double>(instruction.dims[0]) * static_cast<double>(program::bytes_of(buffer.type));
 }
 
@@ -56,10 +55,9 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
       case ExposedPart::data_parallel:
       case ExposedPart::tensor_parallel: {
         const bool is_data = instruction.group == Group::data_parallel;
-        const std::size_t whole = instruction.op == Op::all_gather ? 1 : 0;
+        const program::Buffer& whole = whole_buffer(program, instruction);
         costs.seconds[i] = collective_seconds(cluster, is_data ? data_parallel : tensor_parallel,
-                                              instruction.op, bytes_of_operand(program, instruction, whole),
-                                              program.buffers[instruction.operands[whole].buffer].type);
+                                              instruction.op, moved_bytes_of(instruction, whole), whole.type);
         break;
       }
       case ExposedPart::host_copies:
@@ -67,7 +65,10 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
           costs.seconds[i] = kernel_seconds(rates, program, instruction);
           break;
         }
-        costs.seconds[i] = host_link > 0 ? bytes_of_operand(program, instruction, 0) / host_link : 0;
+        if (host_link > 0) {
+          const program::Buffer& source = program.buffers[instruction.operands[0].buffer];
+          costs.seconds[i] = moved_bytes_of(instruction, source) / host_link;
+        }
         break;
       default:
         if (instruction.stream == program::Stream::host && rates.measured == nullptr) {

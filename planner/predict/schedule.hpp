@@ -9,6 +9,7 @@
 #include "planner/describe/cluster.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/time.hpp"
+#include "planner/predict/traffic.hpp"
 #include "planner/program/step_program.hpp"
 
 // How a step's instructions share the streams of a device: what each costs, what it runs on, what it waits
@@ -37,20 +38,12 @@ std::optional<StepCosts> step_costs(const program::StepProgram& program, const d
 
 // Whose time an instruction is.
 inline ExposedPart part_of(const program::Instruction& instruction, program::Phase phase) {
-  switch (instruction.op) {
-    case program::Op::all_reduce:
-    case program::Op::reduce_scatter:
-    case program::Op::all_gather:
-    case program::Op::broadcast:
-      return instruction.group == program::Group::data_parallel ? ExposedPart::data_parallel
-                                                                : ExposedPart::tensor_parallel;
-    case program::Op::copy_to_host:
-    case program::Op::copy_to_device:
-    case program::Op::accumulate_host:
-      return ExposedPart::host_copies;
-    default:
-      return phase == program::Phase::step ? ExposedPart::optimizer : ExposedPart::compute;
+  if (is_collective(instruction.op)) {
+    return instruction.group == program::Group::data_parallel ? ExposedPart::data_parallel
+                                                              : ExposedPart::tensor_parallel;
   }
+  if (is_host_copy(instruction.op)) return ExposedPart::host_copies;
+  return phase == program::Phase::step ? ExposedPart::optimizer : ExposedPart::compute;
 }
 
 // When each stream is ready next.

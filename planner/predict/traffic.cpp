@@ -44,8 +44,7 @@ Traffic read_traffic(const program::StepProgram& program) {
   Traffic traffic;
   traffic.entries.reserve(8);
   for_each_repeated(program, [&](const Instruction& instruction, program::Phase phase, double times) {
-    if (instruction.op == Op::copy_to_host || instruction.op == Op::accumulate_host ||
-        instruction.op == Op::copy_to_device) {
+    if (is_host_copy(instruction.op)) {
       const program::Buffer& source = program.buffers[instruction.operands[0].buffer];
       const double bytes =
           times * static_cast<double>(instruction.dims[0]) * static_cast<double>(bytes_of(source.type));
@@ -53,8 +52,7 @@ Traffic read_traffic(const program::StepProgram& program) {
       return;
     }
     if (instruction.group == Group::none) return;
-    const bool gather = instruction.op == Op::all_gather;
-    const program::Buffer& whole = program.buffers[instruction.operands[gather ? 1 : 0].buffer];
+    const program::Buffer& whole = whole_buffer(program, instruction);
     const program::GroupInfo& group =
         instruction.group == Group::data_parallel ? program.data_parallel : program.tensor_parallel;
     const double n = static_cast<double>(group.size);

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "planner/percentile.hpp"
+
 using namespace zeroplan::accuracy;
+using zeroplan::percentile;
 
 TEST_CASE("percentiles are linear between the nearest values") {
   // 10 20 30 40: position 3 x 0.9 = 2.7, so 30 + 0.7 x 10.

@@ -50,6 +50,12 @@ TrainingStep step_of(const std::string& model, const std::string& words, std::in
   return step;
 }
 
+// A run of Korthikanti's Table 5. Its pipeline does not change the FLOPs of all ranks.
+std::string korthikanti_layout(const Value& run, const char* recompute) {
+  return fmt::format("dp=1 tp=8 micro_batch={} global_batch={} seq=2048 recompute={} attention=materialized",
+                     text(run, "microbatch"), text(run, "batch"), recompute);
+}
+
 }  // namespace
 
 TEST_CASE("a step by hand") {
@@ -132,12 +138,8 @@ TEST_CASE("D4: MFU and HFU of Korthikanti's Table 5 from its iteration times") {
   const describe::Document facts = reference("descendants.yaml");
   for (const Value& run : rows(facts.root, "korthikanti_2022.runs.rows")) {
     CAPTURE(text(run, "model"));
-    const TrainingStep step =
-        step_of(gpt(run),
-                fmt::format("dp=1 tp=8 micro_batch={} global_batch={} seq=2048 recompute=selective "
-                            "attention=materialized",
-                            text(run, "microbatch"), text(run, "batch")),
-                integer(run, "gpus"), number(run, "present_s"));
+    const TrainingStep step = step_of(gpt(run), korthikanti_layout(run, "selective"), integer(run, "gpus"),
+                                      number(run, "present_s"));
     const TrainingMetrics metrics = training_metrics(step);
     CHECK(std::abs(*metrics.mfu - number(run, "mfu_pct") * kPoint) <= 0.3 * kPoint);
     CHECK(std::abs(*metrics.mfu - number(run, "mfu_computed") * kPoint) <= 0.1 * kPoint);
@@ -152,13 +154,7 @@ TEST_CASE("D4: selective recomputation executes one score product more, the pape
   const describe::Document facts = reference("descendants.yaml");
   for (const Value& run : rows(facts.root, "korthikanti_2022.runs.rows")) {
     CAPTURE(text(run, "model"));
-    const predict::Work work =
-        predicted(gpt(run),
-                  fmt::format("dp=1 tp=8 micro_batch={} global_batch={} seq=2048 recompute=selective "
-                              "attention=materialized",
-                              text(run, "microbatch"), text(run, "batch")),
-                  "a100-80gb")
-            .work;
+    const predict::Work work = predicted(gpt(run), korthikanti_layout(run, "selective"), "a100-80gb").work;
     const double score_product =
         2 * number(run, "batch") * number(run, "layers") * 2048 * 2048 * number(run, "hidden");
     CHECK(work.hardware_all_ranks - work.model_all_ranks == doctest::Approx(score_product).epsilon(1e-6));
@@ -172,12 +168,8 @@ TEST_CASE("D4: full recomputation executes Megatron's equation 3 in Korthikanti'
   const describe::Document facts = reference("descendants.yaml");
   for (const Value& run : rows(facts.root, "korthikanti_2022.runs.rows")) {
     CAPTURE(text(run, "model"));
-    const TrainingStep step =
-        step_of(gpt(run),
-                fmt::format("dp=1 tp=8 micro_batch={} global_batch={} seq=2048 recompute=full "
-                            "attention=materialized",
-                            text(run, "microbatch"), text(run, "batch")),
-                integer(run, "gpus"), number(run, "full_recompute_s"));
+    const TrainingStep step = step_of(gpt(run), korthikanti_layout(run, "full"), integer(run, "gpus"),
+                                      number(run, "full_recompute_s"));
     const TrainingMetrics metrics = training_metrics(step);
     CHECK(!metrics.hfu_korthikanti);
     const double layers = number(run, "layers");
