@@ -70,6 +70,7 @@ std::string command_line(std::string_view command, std::string_view model, std::
   line.add("--constant-buffers", options.constant_buffers);
   line.add("--bucket", options.bucket);
   line.add("--contiguous-memory", options.contiguous_memory);
+  line.add("--overlap", options.overlap);
   line.add("--engine", options.engine);
   line.add("--reserve", options.reserve);
   return line.text;

@@ -62,6 +62,7 @@ Data plan_data(const Plan& plan) {
       .set("constant_buffers", plan.constant_buffers)
       .set("bucket_bytes", plan.bucket_bytes)
       .set("contiguous_memory", plan.contiguous_memory)
+      .set("overlap", plan.overlap)
       .set("engine", plan.engine.name)
       .set("reserve_bytes", plan.reserve_bytes);
   return data;

@@ -27,6 +27,8 @@ constexpr std::array kGpus{Gpu{"V100", 32, 8, "p3dn"},         Gpu{"V100", 32, 1
                            Gpu{"A100", 40, 8, "p4d"},          Gpu{"H100", 80, 8, "dgx-h100"},
                            Gpu{"H200", 141, 8, "p5en"},        Gpu{"B200", 180, 8, "p6-b200"},
                            Gpu{"RTX 3090", 24, 1, "rtx-3090"}, Gpu{"RTX 4090", 24, 1, "rtx-4090"}};
+constexpr std::string_view kOmniPath = "Omni-Path";
+constexpr Gpu kOmniPathNode{"V100", 32, 4, "jean-zay-v100"};
 constexpr std::array kPcieGpus{Gpu{"A100", 80, 8, "a100-pcie-80gb"}, Gpu{"A100", 40, 8, "a100-pcie-40gb"},
                                Gpu{"H100", 80, 8, "h100-pcie"}};
 
@@ -81,7 +83,7 @@ std::optional<std::pair<double, std::string_view>> number_before(std::string_vie
 std::optional<Network> network_of(const Run& run) {
   constexpr double kOmniPathGbits = 100;  // a link of the 100 series
   const std::string_view words = run.interconnect;
-  if (words.find("Omni-Path") != std::string_view::npos) {
+  if (words.find(kOmniPath) != std::string_view::npos) {
     auto links = number_before(words, "Omni-Path links");
     if (!links) links = number_before(words, "links)");
     if (links) return Network{links->first, links->first * kOmniPathGbits};
@@ -123,6 +125,10 @@ Node plain_node(const Run& run, const Cluster& cluster) {
 std::string hardware_of(const Run& run) {
   if (run.gpu_family.empty()) throw NotModelled{"GPU not stated"};
   if (run.gpu_family == "mixed") throw NotModelled{"a mixture of GPUs"};
+  const bool is_omni_path = mentions(run.interconnect, kOmniPath) && run.gpu_family == kOmniPathNode.family &&
+                            run.gpus_per_node == kOmniPathNode.per_node &&
+                            run.gpu_memory_gb.value_or(kOmniPathNode.memory_gb) == kOmniPathNode.memory_gb;
+  if (is_omni_path) return std::string(kOmniPathNode.preset);
   const Gpu* gpu = is_pcie(run) ? find_gpu(run, kPcieGpus) : nullptr;
   if (gpu == nullptr) gpu = find_gpu(run, kGpus);
   if (gpu == nullptr) throw NotModelled{"no hardware preset for " + gpu_label(run)};

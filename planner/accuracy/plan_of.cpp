@@ -143,12 +143,25 @@ Offload offload_of(const Run& run) {
 }
 
 // Megatron's kernels under DeepSpeed's states are Megatron's pace; what no engine describes runs on PyTorch.
+// Megatron-LM 2 of the end of 2020 brought fused kernels. DeepSpeed was run with Megatron-LM before 2021, when
+// Hugging Face took it up.
 std::string engine_of(const Run& run) {
+  const bool is_megatron = mentions(run.sharding, "Megatron") || mentions(run.precision, "fp32 grad");
+  const bool is_deepspeed = mentions(run.sharding, "DeepSpeed");
   if (mentions(run.sharding, "llm.c")) return "native";
-  if (mentions(run.sharding, "Megatron") || mentions(run.precision, "fp32 grad")) return "megatron";
-  if (mentions(run.sharding, "DeepSpeed")) return "deepspeed";
+  if (is_megatron && mentions(run.notes, "Megatron 1.1.5")) return "megatron-v1";
+  if ((is_megatron || is_deepspeed) && is_before(run.date, "2021")) return "megatron-v1";
+  if (is_megatron) return "megatron";
+  if (is_deepspeed) return "deepspeed";
   if (mentions(run.sharding, "FSDP")) return "fsdp2";
   return "pytorch";
+}
+
+// DeepSpeed's gathers of stage 3 waited for each other and for the kernels until its pull request 1188.
+std::optional<bool> overlap_of(const Run& run) {
+  const bool waits =
+      run.zero_stage == 3 && mentions(run.sharding, "DeepSpeed") && is_before(run.date, "2021-07");
+  return waits ? std::optional(false) : std::nullopt;
 }
 
 }  // namespace
@@ -169,6 +182,7 @@ PlanOptions plan_options_of(const Run& run) {
   // 0.1 is the default of Megatron-LM's and Hugging Face's GPT-2; llm.c's and later models have none.
   options.dropout = mentions(run.model, "gpt") && options.engine != "native";
   options.offload = offload_of(run);
+  options.overlap = overlap_of(run);
   if (mentions(run.notes, "partitioned activation")) options.partition_activations = true;
   take_batch(run, options);
   return options;

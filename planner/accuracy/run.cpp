@@ -172,6 +172,7 @@ Run measured_run(RowReader& row) {
   run.offload = row.text("offload");
   run.compile = row.text("compile");
   run.notes = row.text("notes");
+  if (row.has("date_or_version")) run.date = row.text("date_or_version");
   run.memory = read_memory(row);
   run.step_seconds = step_seconds(row, run);
   read_outcome(row, run);

@@ -27,6 +27,7 @@ struct Run {
   std::string id;
   std::string source;
   char quality = 'C';
+  std::string date;  // "2021-05/07", "2019" or a version; empty: not stated
 
   std::string model;
   std::optional<double> parameters_billions;

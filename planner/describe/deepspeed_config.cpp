@@ -196,7 +196,7 @@ void read_size(Reading& reading, MapReader& zero, const SizeKey& size) {
 }
 
 void note_what_is_left_out(Reading& reading, MapReader& zero) {
-  if (lenient_boolean(reading, zero, "overlap_comm").value_or(false)) {
+  if (reading.options().overlap.value_or(false)) {
     reading.note("zero_optimization.overlap_comm keeps a second reduce bucket, which is not counted");
   }
   const auto partition = zero.integer("zero_hpz_partition_size", 0, 1'000'000);
@@ -244,6 +244,7 @@ void read_zero(Reading& reading, MapReader& root) {
   }
   read_offload(reading, zero);
   for (const SizeKey& size : kSizeKeys) read_size(reading, zero, size);
+  options.overlap = lenient_boolean(reading, zero, "overlap_comm");
   note_what_is_left_out(reading, zero);
   note_unknown_keys(reading, *section);
 }

@@ -74,6 +74,9 @@ Engine read_engine_yaml(const Document& document) {
   read_flag(map, "recompute_stops_early", engine.recompute_stops_early);
   read_flag(map, "tensor_sum_beside_weight_gradient", engine.tensor_sum_beside_weight_gradient);
   read_flag(map, "tied_gradient_apart", engine.tied_gradient_apart);
+  read_flag(map, "overlaps_gradients", engine.overlaps_gradients);
+  read_flag(map, "overlaps_stage_3", engine.overlaps_stage_3);
+  read_flag(map, "overlaps_checkpoint_copies", engine.overlaps_checkpoint_copies);
   read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
   read_real(map, "matmul_fraction", 0.01, 1.5, engine.matmul_fraction);
   read_real(map, "attention_fraction", 0.01, 2, engine.attention_fraction);
@@ -81,7 +84,8 @@ Engine read_engine_yaml(const Document& document) {
   read_real(map, "host_issue_us", 0, 1000, engine.host_issue_us);
   read_real(map, "elementwise_factor", 0.1, 20, engine.elementwise_factor);
   read_real(map, "traffic_slowdown", 0, 1, engine.traffic_slowdown);
-  read_integer(map, "fused_softmax_batches", 1, kMaxMultiple, engine.fused_softmax_batches);
+  read_integer(map, "fused_softmax_batches", 0, kMaxMultiple, engine.fused_softmax_batches);
+  read_real(map, "loss_bytes_per_logit", 1, 1000, engine.loss_bytes_per_logit);
   read_real(map, "host_factor", 1, 10, engine.host_factor);
   read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);
   read_flag(map, "partitioned_loading", engine.partitioned_loading);

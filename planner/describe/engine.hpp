@@ -9,6 +9,8 @@
 
 namespace zeroplan::describe {
 
+inline constexpr double kFusedLossBytes = 4 + 4 + (4 + 2);
+
 // What a training framework does in its own way, as data (planner/program/engines/*.yaml, each field with its
 // source there). The compiler consults it; `native` is our own executor.
 struct Engine {
@@ -59,16 +61,25 @@ struct Engine {
   // Memory the allocator holds beyond what was asked for at the peak, as a fraction (fragmentation,
   // rounding).
   double allocator_slack = 0;
+  // Data-parallel traffic runs beside the kernels, where a plan does not say (docs/plans.md, overlap): gradients
+  // of stages 0 to 2, and what stage 3 gathers and reduces.
+  bool overlaps_gradients = true;
+  bool overlaps_stage_3 = true;
+  bool overlaps_checkpoint_copies = true;  // of P_a+cpu
   // ---- pace; docs/engines.md says what it is read for ----
   double matmul_fraction = 1;     // of what large products reach on the device
   double attention_fraction = 1;  // the same of fused attention
   double kernel_gap_us = 2;       // between two kernels
   double host_issue_us = 5;       // of the host, to issue a kernel
   double traffic_slowdown = 0;    // what kernels lose by a collective beside them, over the collective's time
-  // The fused softmax takes multiples of so many heads x sequences; others go through five kernels.
+  // The fused softmax takes multiples of so many heads x sequences; others go through five kernels. 0: there
+  // is none.
   std::int64_t fused_softmax_batches = 1;
+  // Memory traffic of the loss for each logit, forward and backward. A fused one reads fp32 logits twice and,
+  // for the 16-bit gradient, once more.
+  double loss_bytes_per_logit = kFusedLossBytes;
   double elementwise_factor =
-      1;  // traffic of norms, activations, residuals, softmax and loss over fused kernels'
+      1;  // traffic of activations, rotary embeddings, softmax, dropout and loss over fused kernels'
   // Host memory for offloaded state is this many times its size (pinned staging, copies).
   double host_factor = 1;
   // Host bytes per parameter and process while the model is being loaded whole; 0 when it is built

@@ -48,6 +48,7 @@ struct Plan {
   bool constant_buffers = true;   // C_B
   Bytes bucket_bytes = 0;         // size of C_B's buffer
   bool contiguous_memory = true;  // M_D
+  bool overlap = true;            // data-parallel traffic of forward and backward runs beside the kernels
   Engine engine;
   Bytes reserve_bytes = 0;  // memory the user wants left free on each device
 
@@ -73,7 +74,7 @@ struct PlanOptions {
   std::optional<AttentionKernel> attention;
   std::optional<Offload> offload;
   std::optional<bool> dropout, partition_activations, offload_activations, constant_buffers,
-      contiguous_memory;
+      contiguous_memory, overlap;
   std::optional<Bytes> bucket, reserve;
 
   // A bucket in elements of a gradient, from a DeepSpeed configuration; `bucket` wins. `bucket_from_hidden`:

@@ -110,6 +110,9 @@ std::vector<Row> make_rows() {
         "M_D: memory laid out before the run (default: on for native, off where the engine's allocator "
         "fragments)"},
        BooleanField{&O::contiguous_memory}},
+      {{"overlap", "on|off",
+        "data-parallel traffic of forward and backward beside the kernels (default: the engine's)"},
+       BooleanField{&O::overlap}},
       {{"engine", "NAME", fmt::format("{} (default native)", fmt::join(engine_names(), ", "))},
        NameField{&O::engine, check_engine}},
       {{"reserve", "SIZE", "memory to leave free on each device (default 0)"}, BytesField{&O::reserve, 0}},

@@ -256,6 +256,17 @@ void resolve_contiguous_memory(Resolution& resolution) {
                            : "memory is laid out before the run");
 }
 
+void resolve_overlap(Resolution& resolution) {
+  Plan& plan = resolution.plan;
+  const bool at_stage_3 = plan.zero_stage == 3;
+  plan.overlap = at_stage_3 ? plan.engine.overlaps_stage_3 : plan.engine.overlaps_gradients;
+  if (resolution.options.overlap) {
+    plan.overlap = *resolution.options.overlap;
+  } else if (!plan.overlap && plan.data_parallel > 1) {
+    resolution.assume("overlap", "off", fmt::format("default of {}", plan.engine.name));
+  }
+}
+
 void check_reserve(Resolution& resolution, const Device& device) {
   resolution.plan.reserve_bytes = resolution.options.reserve.value_or(0);
   const Bytes usable = device.capacity.usable_bytes();
@@ -295,6 +306,7 @@ ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const 
   check_plan(resolution.plan, model, resolution.problems);
   resolve_bucket(resolution, model);
   resolve_contiguous_memory(resolution);
+  resolve_overlap(resolution);
   if (cluster) check_reserve(resolution, cluster->device);
   if (!resolution.problems.empty()) throw ConfigurationError(at_their_origin(resolution.problems, options));
   return {std::move(resolution.plan), *cluster, std::move(resolution.assumptions)};

@@ -30,7 +30,7 @@ struct Attainable {
   double matmul = 0.8, memory = 0.85, attention = 0.5;
   double sustained = 1;
 };
-constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.442},
+constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.538},
                                                  {"Ampere", 0.85, 0.834, 0.755, 1},
                                                  {"Hopper", 0.80, 0.887, 0.39, 0.873},
                                                  {"Blackwell", 0.776, 0.865, 0.39, 0.873},
@@ -59,6 +59,13 @@ constexpr std::array<Tile, 4> kTiles{{{256, 128, 1.0}, {128, 128, 0.95}, {128, 6
 // Filling and emptying the pipeline of a tile costs so many steps of the inner dimension.
 constexpr double kTileOverheadDepth = 32;
 
+// 16-bit products go to Volta's matrix units only where their sizes are multiples of this; others run on the
+// plain units, which have two 16-bit operations for an fp32 one (NVIDIA, Matrix Multiplication Background
+// User's Guide: requirements before cuBLAS 11). They reach what well-tuned fp32 products do.
+constexpr std::int64_t kAlignedSize = 8;
+constexpr std::string_view kNeedsAlignment = "Volta";
+constexpr double kPlainUnits = 2 * 0.85;
+
 Attainable attainable_of(const describe::Device& device) {
   for (const Attainable& known : kAttainable) {
     if (device.architecture == known.architecture) return known;
@@ -78,15 +85,21 @@ double rounded_up(double value) {
   return whole < value ? whole + 1 : whole;
 }
 
+bool is_aligned(double size) { return static_cast<std::int64_t>(size) % kAlignedSize == 0; }
+
 // `batch` products of C[m,n] = A[m,k] B[k,n], which move `bytes` in all.
 double product_seconds(const KernelRates& rates, double batch, double m, double n, double k, double bytes) {
   double best = 0;
+  double flops_per_s = rates.matmul_flops_per_s;
+  if (rates.unaligned_flops_per_s > 0 && !(is_aligned(m) && is_aligned(n) && is_aligned(k))) {
+    flops_per_s = std::min(flops_per_s, rates.unaligned_flops_per_s);
+  }
   for (const Tile& tile : kTiles) {
     const double tiles = batch * rounded_up(m / tile.rows) * rounded_up(n / tile.columns);
     const double waves = rounded_up(tiles / rates.multiprocessors);
     const double flops =
         waves * rates.multiprocessors * tile.rows * tile.columns * 2 * (k + kTileOverheadDepth);
-    const double seconds = flops / (rates.matmul_flops_per_s * tile.efficiency);
+    const double seconds = flops / (flops_per_s * tile.efficiency);
     if (best == 0 || seconds < best) best = seconds;
   }
   return std::max(best, bytes / rates.memory_bytes_per_s);
@@ -99,13 +112,16 @@ bool is_batched_product(Op op) {
          op == Op::attention_scores_backward;
 }
 
-// Kernels of the block and the loss that engines without fused ones run as several.
+// Kernels of the block and the loss that engines without fused ones run as several. Norms and residuals are
+// fused everywhere.
 bool is_elementwise(Op op) {
-  return op == Op::residual_add || op == Op::residual_backward || op == Op::activation_forward ||
-         op == Op::activation_backward || op == Op::rotary_forward || op == Op::rotary_backward ||
-         op == Op::softmax_forward || op == Op::softmax_backward || op == Op::norm_forward ||
-         op == Op::norm_backward || op == Op::dropout_forward || op == Op::dropout_backward ||
-         op == Op::cross_entropy_maximum || op == Op::cross_entropy_exponent ||
+  return op == Op::activation_forward || op == Op::activation_backward || op == Op::rotary_forward ||
+         op == Op::rotary_backward || op == Op::softmax_forward || op == Op::softmax_backward ||
+         op == Op::dropout_forward || op == Op::dropout_backward;
+}
+
+bool is_loss(Op op) {
+  return op == Op::cross_entropy_maximum || op == Op::cross_entropy_exponent ||
          op == Op::cross_entropy_backward;
 }
 
@@ -212,6 +228,9 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
       kGiga * (device.memory_measured_gbytes_per_s ? device.memory_measured_gbytes_per_s->value
                                                    : attainable.memory * value(device.memory_gbytes_per_s));
   rates.multiprocessors = std::max(1.0, value(device.multiprocessors));
+  if (device.architecture == kNeedsAlignment && plan.precision != describe::Precision::fp32) {
+    rates.unaligned_flops_per_s = kPlainUnits * value(device.peak_fp32_tflops) * kTera;
+  }
   const describe::Engine& engine = plan.engine;
   rates.matmul_flops_per_s *= engine.matmul_fraction;
   rates.attention_flops_per_s *= engine.attention_fraction;
@@ -222,12 +241,13 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
   rates.kernel_gap_s = engine.kernel_gap_us * kMicro;
   rates.host_issue_s = engine.host_issue_us * kMicro;
   rates.elementwise_factor = engine.elementwise_factor;
+  rates.loss_factor = engine.elementwise_factor * engine.loss_bytes_per_logit / describe::kFusedLossBytes;
   rates.slowdown = engine.traffic_slowdown;
   rates.fused_softmax_batches = engine.fused_softmax_batches;
   if (device.architecture == kHostArchitecture) {
     // An engine's pace is of GPUs; the processors' own kernels and collectives run one after the other.
     rates.one_stream = true;
-    rates.elementwise_factor = 1;
+    rates.elementwise_factor = rates.loss_factor = 1;
   }
   return rates;
 }
@@ -235,7 +255,8 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
 double kernel_launches(const KernelRates& rates, const Instruction& instruction) {
   if (instruction.op != Op::softmax_forward && instruction.op != Op::softmax_backward) return 1;
   const auto [rows, width, third, fourth] = instruction.dims;
-  return rows / width % rates.fused_softmax_batches == 0 ? 1 : kUnfusedSoftmaxKernels;
+  const bool is_fused = rates.fused_softmax_batches > 0 && rows / width % rates.fused_softmax_batches == 0;
+  return is_fused ? 1 : kUnfusedSoftmaxKernels;
 }
 
 double moved_bytes(const StepProgram& program, const Instruction& instruction) {
@@ -306,7 +327,9 @@ double kernel_seconds(const KernelRates& rates, const StepProgram& program, cons
     return executed_flops(instruction) / 2 / (rates.attention_flops_per_s * shape * pass);
   }
   if (is_batched_product(instruction.op)) return attention_product_seconds(rates, program, instruction);
-  const double factor = is_elementwise(instruction.op) ? rates.elementwise_factor : 1;
+  const double factor = is_elementwise(instruction.op) ? rates.elementwise_factor
+                        : is_loss(instruction.op)      ? rates.loss_factor
+                                                       : 1;
   return factor * kernel_launches(rates, instruction) * moved_bytes(program, instruction) /
          rates.memory_bytes_per_s;
 }

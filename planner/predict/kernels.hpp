@@ -12,6 +12,7 @@ namespace zeroplan::predict {
 struct KernelRates {
   const describe::CalibratedRates* measured = nullptr;  // come before all else; part of the device
   double matmul_flops_per_s = 0;                        // large products reach this
+  double unaligned_flops_per_s = 0;  // 16-bit products whose m, n or k is no multiple of 8; 0: as the others
   double attention_flops_per_s = 0;  // fused attention, of the products that causality needs
   double memory_bytes_per_s = 0;     // streaming kernels reach this
   double multiprocessors = 1;
@@ -20,7 +21,8 @@ struct KernelRates {
   double slowdown = 0;      // of kernels by a collective beside them, over the collective's time
   bool one_stream = false;  // nothing runs beside anything else
   std::int64_t fused_softmax_batches = 1;  // as Engine's
-  double elementwise_factor = 1;  // traffic of what the engine does not fuse, over that of fused kernels
+  double elementwise_factor = 1;           // as Engine's
+  double loss_factor = 1;                  // traffic of the loss over that of a fused one
 };
 
 // Dense peak of the units that a plan in this precision multiplies with, TFLOPS; fp32 is plain fp32, not

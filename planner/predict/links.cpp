@@ -198,18 +198,38 @@ double node_seconds(const Cluster& cluster, const Shape& shape, double bytes) {
 
 // ---- over nodes ----
 
-// Attained by all interfaces of a node together, GB/s, among so many nodes: of the nearest number that was
-// measured.
-double wire_rate(const describe::Node& node, double nodes) {
+// Bus bandwidth over the interfaces of a node, GB/s: of one group that has the node to itself, and of all
+// groups of a node together.
+struct WireRates {
+  double group = 0, node = 0;
+  bool measured = false;  // of this collective among so many nodes
+};
+
+// Of the nearest number of nodes that was measured, with this collective if there is one. All groups together
+// reach the best that was measured of any: one ring may be held up where several are not.
+WireRates wire_rates(const describe::Node& node, const Shape& shape) {
   const AttainedCollective* nearest = nullptr;
-  const auto distance = [nodes](const AttainedCollective& entry) {
-    return std::abs(static_cast<double>(entry.nodes) - nodes);
+  const auto is_same = [&](const AttainedCollective& entry) { return entry.collective == shape.collective; };
+  const auto distance = [&](const AttainedCollective& entry) {
+    return std::abs(static_cast<double>(entry.nodes) - shape.nodes);
   };
   for (const AttainedCollective& entry : node.attained_collectives) {
-    if (entry.nodes > 1 && (nearest == nullptr || distance(entry) < distance(*nearest))) nearest = &entry;
+    if (entry.nodes <= 1) continue;
+    const bool is_better = nearest == nullptr || (is_same(entry) && !is_same(*nearest)) ||
+                           (is_same(entry) == is_same(*nearest) && distance(entry) < distance(*nearest));
+    if (is_better) nearest = &entry;
   }
-  if (nearest != nullptr) return nearest->busbw_gbytes_per_s.back();
-  return value_or(node.internode_gbytes_per_s, kUnknown) * nccl::kWireFraction;
+  if (nearest == nullptr) {
+    const double wire = value_or(node.internode_gbytes_per_s, kUnknown) * nccl::kWireFraction;
+    return {.group = wire, .node = wire, .measured = false};
+  }
+  WireRates rates{.group = nearest->busbw_gbytes_per_s.back(),
+                  .node = 0,
+                  .measured = is_same(*nearest) && distance(*nearest) == 0};
+  for (const AttainedCollective& entry : node.attained_collectives) {
+    if (entry.nodes > 1) rates.node = std::max(rates.node, entry.busbw_gbytes_per_s.back());
+  }
+  return rates;
 }
 
 // A ring crosses each node once, so a node's interfaces carry the bus bandwidth of all its groups together; a
@@ -248,13 +268,14 @@ double tree_correction(double bytes) {
 }
 
 // On two nodes a tree puts each byte on the wire once, half of what goes inside the nodes, so it may exceed
-// the wire (https://github.com/NVIDIA/nccl/issues/946). Nodes of V100 were seen to (41.6 over 25 GB/s,
+// the wire (https://github.com/NVIDIA/nccl/issues/946) where that is not a measurement of such a pair. Nodes of V100 were seen to (41.6 over 25 GB/s,
 // nccl-tests issue 251); large messages of two A100 nodes stay on the ring (86 to 91 over 100 GB/s,
 // nccl-tests issue 175; 192 over 200, nccl issue 812).
-double tree_seconds(const Cluster& cluster, const Shape& shape, double bytes, double wire_gbytes_per_s) {
+double tree_seconds(const Cluster& cluster, const Shape& shape, double bytes, double wire_gbytes_per_s,
+                    bool measured) {
   const double ranks_per_node = shape.ranks / shape.nodes;
   const double fraction = nccl::kTreeRate * tree_correction(bytes);
-  const bool exceeds = shape.nodes <= 2 && is_before_ampere(cluster);
+  const bool exceeds = shape.nodes <= 2 && is_before_ampere(cluster) && !measured;
   double rate = (exceeds ? 2 : fraction) * wire_gbytes_per_s;
   if (ranks_per_node > 1) rate = std::fmin(rate, fraction * link_rate(cluster, ranks_per_node));
   const double latency = nccl::kSimpleBaseUs + 2 * ((ranks_per_node - 1) * nccl::kTreeHopUs +
@@ -266,13 +287,14 @@ double internode_seconds(const Cluster& cluster, const Placement& placement, con
                          double bytes) {
   if (!cluster.node) return kUnknown;
   const double ranks_per_node = static_cast<double>(placement.ranks_per_node);
-  const double wire = wire_rate(*cluster.node, shape.nodes) * wire_share(*cluster.node, placement);
+  const WireRates rates = wire_rates(*cluster.node, shape);
+  const double wire = std::fmin(rates.group, rates.node * wire_share(*cluster.node, placement));
   if (!(wire > 0)) return kUnknown;
   const double inside = placement.ranks_per_node > 1 ? node_rate(cluster, shape, ranks_per_node) : wire;
   const double bytes_per_s = std::fmin(wire, inside) * kGiga;
   double seconds = internode_ring_seconds(cluster, shape, bytes, bytes_per_s);
   if (shape.collective == Collective::all_reduce) {
-    seconds = std::min(seconds, tree_seconds(cluster, shape, bytes, wire));
+    seconds = std::min(seconds, tree_seconds(cluster, shape, bytes, wire, rates.measured));
   }
   if (const auto* table = find_table(cluster.node->attained_collectives, shape, true)) {
     seconds = std::max(seconds, scaled_seconds(*table, shape, bytes, bytes_per_s));

@@ -96,7 +96,7 @@ class Schedule {
     switch (part) {
       case ExposedPart::data_parallel:
       case ExposedPart::tensor_parallel:
-        return collective(clocks, index, seconds, phase);
+        return collective(clocks, index, seconds);
       case ExposedPart::host_copies:
         return copy(clocks, index, seconds, phase);
       default:
@@ -115,7 +115,7 @@ class Schedule {
     const double launches = phase == Phase::step ? 0 : costs_.launches[index];
     clocks.spend(Ready::host, launches * issue_);
     // What adds a reduced partition follows its collective, beside the kernels of the next layer.
-    const bool follows = code_[index].op == Op::accumulate && phase == Phase::backward;
+    const bool follows = code_[index].stream == program::Stream::communication;
     const Ready stream = follows ? Ready::communication : Ready::compute;
     clocks.wait(stream, Ready::host);
     clocks.spend(stream, launches * gap_);
@@ -131,7 +131,7 @@ class Schedule {
   }
 
   template <class Clocks>
-  void collective(Clocks& clocks, std::size_t index, double seconds, Phase phase) const {
+  void collective(Clocks& clocks, std::size_t index, double seconds) const {
     const Instruction& instruction = code_[index];
     // Where the host sets the pace, it stands still for the time of a tensor-parallel collective: steps of
     // vtrain_runs.csv that wait for their host take longer by it (micro-batch 1, tp 1 to 8). Issuing costs
@@ -148,7 +148,7 @@ class Schedule {
       clocks.spend(Ready::host, seconds);
       return;
     }
-    if (phase == Phase::step) {
+    if (instruction.stream == program::Stream::compute) {
       clocks.wait(Ready::compute, Ready::host);
       clocks.wait(Ready::compute, Ready::communication);
       clocks.run(Ready::compute, index, seconds);
@@ -177,6 +177,10 @@ class Schedule {
 
   template <class Clocks>
   void copy(Clocks& clocks, std::size_t index, double seconds, Phase phase) const {
+    if (code_[index].stream == program::Stream::compute) {
+      clocks.wait(Ready::compute, Ready::host);
+      return clocks.run(Ready::compute, index, seconds);
+    }
     clocks.wait(Ready::copies, Ready::compute);
     if (code_[index].op == Op::accumulate_host) clocks.wait(Ready::copies, Ready::communication);
     clocks.run(Ready::copies, index, seconds);

@@ -48,12 +48,12 @@ Instruction& Builder::emit(Op op, std::initializer_list<std::int64_t> dims,
 }
 
 void Builder::collective(Op op, Group group, Elements elements, std::initializer_list<Operand> operands,
-                         std::uint8_t flags) {
+                         std::uint8_t flags, Stream stream) {
   const GroupInfo& info = group == Group::data_parallel ? program_.data_parallel : program_.tensor_parallel;
   if (info.size <= 1) return;
   Instruction& instruction = emit(op, {elements}, operands);
   instruction.group = group;
-  instruction.stream = Stream::communication;
+  instruction.stream = stream;
   instruction.flags |= flags;
 }
 

@@ -34,9 +34,10 @@ class Builder {
 
   // Operands of kNoBuffer are kept in their place: an instruction's operands are positional.
   Instruction& emit(Op op, std::initializer_list<std::int64_t> dims, std::initializer_list<Operand> operands);
-  // A collective over `elements`; nothing when the group has one rank.
+  // A collective over `elements`; nothing when the group has one rank. On the compute stream kernels wait for
+  // it.
   void collective(Op op, Group group, Elements elements, std::initializer_list<Operand> operands,
-                  std::uint8_t flags = 0);
+                  std::uint8_t flags = 0, Stream stream = Stream::communication);
 
   void phase(Phase phase) { emit(Op::phase, {static_cast<std::int64_t>(phase)}, {}); }
 

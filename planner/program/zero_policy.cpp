@@ -49,6 +49,7 @@ ZeroPolicy::ZeroPolicy(Builder& builder, const describe::Plan& plan, std::vector
       stage_(effective_stage(plan)),
       partitions_(stage_ > 0 ? plan.data_parallel : 1),
       compute_(compute_type(plan.precision)),
+      traffic_(plan.overlap ? Stream::communication : Stream::compute),
       tied_(tied_embeddings),
       states_space_(plan.offload != Offload::none ? Space::host : Space::device) {
   const bool fp32_parameters = plan.engine.fp32_parameters && (stage_ == 0 || stage_ == 3);
@@ -268,7 +269,7 @@ void ZeroPolicy::gather(const Unit& unit, std::int16_t layer_offset) {
         Stream::copy;
   }
   builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
-                      {own, at(unit.weights, layer_offset)});
+                      {own, at(unit.weights, layer_offset)}, 0, traffic_);
 }
 
 void ZeroPolicy::acquire_weights(const Unit& unit) {
@@ -303,13 +304,14 @@ void ZeroPolicy::reduce(const Unit& unit, bool last) {
       builder_.emit(Op::accumulate, {elements}, {at(unit.weight_gradients), at(unit.gradient)});
     if (!last) return;
     builder_.collective(stage_ == 0 ? Op::all_reduce : Op::reduce_scatter, Group::data_parallel, elements,
-                        {at(unit.gradient)});
+                        {at(unit.gradient)}, 0, traffic_);
     return;
   }
-  builder_.collective(Op::reduce_scatter, Group::data_parallel, elements, {at(unit.weight_gradients)});
+  builder_.collective(Op::reduce_scatter, Group::data_parallel, elements, {at(unit.weight_gradients)}, 0,
+                      traffic_);
   const Operand own = at(unit.is_opaque() ? unit.weight_gradients : parts.weight_gradients);
   if (plan_.offload == Offload::none) {
-    builder_.emit(Op::accumulate, {unit.partition}, {own, at(unit.gradient)});
+    builder_.emit(Op::accumulate, {unit.partition}, {own, at(unit.gradient)}).stream = traffic_;
   } else {
     builder_.emit(Op::accumulate_host, {unit.partition}, {own, at(unit.gradient)}).stream = Stream::copy;
   }
@@ -336,7 +338,8 @@ void ZeroPolicy::step(BufferId scalars) {
   }
   // Loss and overflow are summed over all data-parallel ranks, and the squared norm where each has a part of
   // it.
-  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 2 + kNormParts : 2, {at(scalars)});
+  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 2 + kNormParts : 2, {at(scalars)}, 0,
+                      Stream::compute);
   builder_.collective(
       Op::all_reduce, Group::tensor_parallel, 1 + kNormParts,
       {at(builder_.view("scalars.norm", scalars, static_cast<Elements>(Scalar::overflow), 1 + kNormParts))});
@@ -383,7 +386,7 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
   }
   if (stage_ == 1 || stage_ == 2) {
     builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
-                        {own_parameter, at(unit.parameter)});
+                        {own_parameter, at(unit.parameter)}, 0, Stream::compute);
   }
 }
 

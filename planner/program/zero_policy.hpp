@@ -78,6 +78,7 @@ class ZeroPolicy {
   std::int64_t partitions_;
   std::int64_t prefetch_ = 0;
   DataType compute_;
+  Stream traffic_;  // of what forward and backward gather and reduce
   DataType parameter_;
   DataType gradient_;
   bool master_;

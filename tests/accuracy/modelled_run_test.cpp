@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "planner/accuracy/words.hpp"
 #include "tests/accuracy/published_runs.hpp"
 
 using namespace zeroplan;
@@ -62,7 +63,7 @@ TEST_CASE("a Megatron test with tensor parallelism and grouped queries on A100")
   CHECK(cluster.devices() == 8);
 }
 
-TEST_CASE("two nodes of four V100 on Omni-Path: no preset, the network of the file") {
+TEST_CASE("two nodes of four V100 on Omni-Path: the network of the file") {
   const auto [model, plan, cluster, memory_known] = modelled(plain_run());
   CHECK(plan.engine.name == "megatron");  // Megatron-DeepSpeed: its kernels
   CHECK(plan.attention == AttentionKernel::materialized);
@@ -74,6 +75,37 @@ TEST_CASE("two nodes of four V100 on Omni-Path: no preset, the network of the fi
   CHECK(cluster.node->fabric == Fabric::cube_mesh);
   CHECK(cluster.node->nics->value == 4);
   CHECK(cluster.node->internode_gbytes_per_s->value == 50);  // 4 links x 100 Gbit/s / 8
+}
+
+TEST_CASE("four V100 with Omni-Path are the machine whose links were measured") {
+  const auto [model, plan, cluster, memory_known] = modelled(test::measured_run("bigscience-gpt2-054"));
+  CHECK(cluster.name == "jean-zay-v100");
+  CHECK(cluster.nodes == 16);
+  CHECK(plan.engine.name == "deepspeed");
+  CHECK_FALSE(plan.overlap);  // stage 3 before July 2021
+}
+
+TEST_CASE("Megatron-LM and DeepSpeed of before 2021 have no fused kernels") {
+  CHECK(modelled(test::measured_run("bigscience-gpt2-035")).plan.engine.name == "megatron-v1");  // by its notes
+  CHECK(modelled(test::measured_run("deepspeed-tutorial-003")).plan.engine.name == "megatron-v1");
+  CHECK(modelled(test::measured_run("bigscience-tr3m-1B3-001")).plan.engine.name == "megatron");
+  Run run = plain_run();
+  run.date = "2020-12";
+  CHECK(modelled(run).plan.engine.name == "megatron-v1");
+  run.date = "2021";
+  CHECK(modelled(run).plan.engine.name == "megatron");
+}
+
+TEST_CASE("dates are compared as far as they are stated") {
+  CHECK(is_before("2019", "2021"));
+  CHECK(is_before("2020-09-10", "2021"));
+  CHECK(is_before("2021-05/07", "2021-07"));
+  CHECK(is_before("2020", "2021-07"));
+  CHECK_FALSE(is_before("2021", "2021-07"));
+  CHECK_FALSE(is_before("2021-07-01", "2021-07"));
+  CHECK_FALSE(is_before("2021-11, transformers 4.12.0", "2021-07"));
+  CHECK_FALSE(is_before("v2.3", "2021"));
+  CHECK_FALSE(is_before("", "2021"));
 }
 
 TEST_CASE("ZeRO-Offload on one GPU of a DGX-2") {

@@ -76,6 +76,9 @@ TEST_CASE("R35: odd bucket values") {
   CHECK(with_zero("\"reduce_bucket_size\": \"200000000.0\"").sizes.reduce_bucket == 200'000'000);
   const DeepSpeedConfig text = with_zero("\"stage\": 2, \"overlap_comm\": \"true\"");
   CHECK(contains(notes(text), "zero_optimization.overlap_comm: \"true\" is text, taken as the boolean true"));
+  CHECK(text.file.options.overlap == true);
+  CHECK(with_zero("\"stage\": 3, \"overlap_comm\": false").file.options.overlap == false);
+  CHECK_FALSE(with_zero("\"stage\": 2").file.options.overlap.has_value());
 
   // Larger than the model: capped at the gradient, 2 bytes for each of GPT-2's 124,439,808 parameters.
   PlanOptions options = with_zero("\"reduce_bucket_size\": 5e8").file.options;

@@ -33,7 +33,7 @@ TEST_CASE("a plan file sets every key that plan_keys lists") {
       "1_024\n"
       "dtype: fp16\noptimizer: adamw\nrecompute: full\ncheckpoint_interval: 2\nattention: materialised\n"
       "dropout: on\npartition_activations: yes\noffload_activations: false\noffload: optimizer\n"
-      "constant_buffers: true\nbucket: 64 MiB\ncontiguous_memory: off\nengine: deepspeed\nreserve: 1.5GB\n");
+      "constant_buffers: true\nbucket: 64 MiB\ncontiguous_memory: off\noverlap: off\nengine: deepspeed\nreserve: 1.5GB\n");
   CHECK(file.model == "gpt2-xl");
   CHECK(file.hardware == "dgx2");
   const PlanOptions& options = file.options;
@@ -59,6 +59,7 @@ TEST_CASE("a plan file sets every key that plan_keys lists") {
   CHECK(options.constant_buffers == true);
   CHECK(options.bucket == 64 * kMiB);
   CHECK(options.contiguous_memory == false);
+  CHECK(options.overlap == false);
   CHECK(options.engine == "deepspeed");
   CHECK(options.reserve == 1'500'000'000);
 }

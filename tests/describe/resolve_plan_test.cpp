@@ -122,12 +122,17 @@ TEST_CASE("defaults are told as assumptions, values of the user are not") {
   const ResolvedPlan set = resolved(
       "gpus=2 dp=2 tp=1 zero=1 micro_batch=1 grad_accum=1 global_batch=2 seq=512 dtype=fp32 optimizer=sgd "
       "recompute=none "
-      "attention=flash dropout=off engine=deepspeed bucket=1MiB contiguous_memory=on",
+      "attention=flash dropout=off engine=deepspeed bucket=1MiB contiguous_memory=on overlap=on",
       "gpt2", "v100-32gb");
   for (const Assumption& assumption : set.assumptions) FAIL_CHECK(assumption.key);
 
   CHECK(plain.plan.contiguous_memory);
   CHECK_FALSE(resolved("engine=deepspeed", "gpt2", "v100-32gb").plan.contiguous_memory);
+  CHECK(plain.plan.overlap);
+  CHECK_FALSE(resolved("dp=2 zero=2 engine=deepspeed", "gpt2", "v100-32gb").plan.overlap);
+  CHECK(resolved("dp=2 zero=3 engine=deepspeed", "gpt2", "v100-32gb").plan.overlap);
+  CHECK(assumed(resolved("dp=2 zero=2 engine=deepspeed", "gpt2", "v100-32gb"), "overlap") == "off");
+  CHECK_FALSE(resolved("dp=2 zero=3 overlap=off", "gpt2", "v100-32gb").plan.overlap);
   CHECK(resolved("", "llama3-8b", "a100-80gb").plan.precision == Precision::bf16);
   CHECK(resolved("", "llama3-8b", "a100-80gb").plan.sequence == 4096);  // the model takes 8192
   CHECK(resolved("", "gpt2", "cpu").plan.precision == Precision::fp32);

@@ -184,6 +184,7 @@ TEST_CASE("large messages inside a node") {
   check("h100-pcie", 2, Op::all_reduce, kGiB, rate("2x H100 PCIe", "all_reduce"), 0.10);
   check("a100-pcie", 2, Op::all_reduce, 8 * kGiB, rate("2x A100 PCIe", "all_reduce", 0), 0.10);
   check("a100-pcie", 3, Op::all_reduce, 8 * kGiB, rate("2x A100 PCIe", "all_reduce", 1), 0.10);
+  check("jean-zay-v100", 4, Op::all_reduce, 4e9, rate("4x V100 of Jean Zay, one", "all_reduce"), 0.02);
   // What NCCL counts: nobody published a DGX-1 or DGX-2 alone.
   check("dgx1", 8, Op::all_reduce, 16 * kGiB, 120, 0.05);
   check("dgx2", 16, Op::all_reduce, 16 * kGiB, 120, 0.05);
@@ -208,6 +209,9 @@ TEST_CASE("large messages over nodes") {
   for (const std::int64_t nodes : {8, 16, 32}) {
     check(cluster_of("p3dn", nodes), Op::all_reduce, 8 * kGiB, 7, 0.15);
   }
+  // Far below what four interfaces of 100 Gbit/s could carry.
+  check(cluster_of("jean-zay-v100", 4), Op::all_reduce, 4e9, 10.6, 0.05);
+  check(cluster_of("jean-zay-v100", 16), Op::all_reduce, 4e9, 6.85, 0.05);
   // Quoted from a talk. NCCL counts 48 and this 46 GB/s for four interfaces of 100 Gbit/s.
   check(cluster_of("dgx1", 4), Op::all_reduce, 8 * kGiB, 40, 0.16);
 

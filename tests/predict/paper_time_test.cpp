@@ -15,7 +15,7 @@
 // The speed that the ZeRO paper (arXiv 1910.02054v3) shows in Figures 2, 3, 4 and 8, TFLOPS per GPU, on its
 // own cluster: 25 DGX-2. The bars are digitised (zero_paper.yaml, figure_results), the runs are those of its
 // appendix. The paper does not say what its TFLOPS count; they are taken as hardware FLOPs, with the forward
-// that is computed again. Its runs are Megatron's kernels of 2019 under DeepSpeed's states.
+// that is computed again. Its runs are Megatron-LM of 2019 under DeepSpeed's states: the engine megatron-v1.
 
 using namespace zeroplan;
 using namespace zeroplan::test;
@@ -57,7 +57,7 @@ predict::Prediction run_as(const Value& run, const std::string& words) {
   const std::string layout = fmt::format("gpus={} mp={} micro_batch={} seq=1024", text(run, "gpus"),
                                          text(run, "mp"), text(run, "batch"));
   return predicted(
-      shape, layout + " dtype=fp16 engine=megatron attention=materialized dropout=on recompute=full " + words,
+      shape, layout + " dtype=fp16 engine=megatron-v1 attention=materialized dropout=on recompute=full " + words,
       "zero-paper");
 }
 
@@ -168,13 +168,14 @@ struct Exception {
   double least, most;  // error
 };
 
-void check_within(const Bar& bar, double tolerance, const Exception* begin, const Exception* end) {
+template <class Exceptions>
+void check_within(const Bar& bar, double tolerance, const Exceptions& exceptions) {
   CAPTURE(bar.name);
   CAPTURE(bar.predicted);
   CAPTURE(bar.measured);
-  const Exception* exception =
-      std::find_if(begin, end, [&](const Exception& other) { return other.name == bar.name; });
-  if (exception == end) {
+  const auto exception = std::find_if(exceptions.begin(), exceptions.end(),
+                                      [&](const Exception& other) { return other.name == bar.name; });
+  if (exception == exceptions.end()) {
     CHECK(std::abs(bar.error()) <= tolerance);
     return;
   }
@@ -183,57 +184,43 @@ void check_within(const Bar& bar, double tolerance, const Exception* begin, cons
   CHECK(bar.error() <= exception->most);
 }
 
-// ZeRO runs that are off by more than 15 %. One attainable rate stands for every V100 run, while shapes that
-// are alike were measured from 27 to 39 TFLOPS on this cluster. Large batches at model-parallel 16, and
-// Figure 4 below 10B, were faster; runs that leave little memory free were slower. A part of the latter: 10B
-// on 32 GPUs spent 2.08 s of 4.60 in the optimizer's phase by DeepSpeed's own timers
-// (deepspeed-tutorial-003), where 0.63 s are predicted, and at 13B with a batch of 2 that weighs most. Of the
-// rest it is not known: 12B takes 17 % longer than 11B at the same batch, with 7 % more parameters. In
-// Figure 8 the batches of C1, C2 and C3 are inferred; measured, C2's step is 1.9 times C1's with twice the
-// batch, which leaves nothing for the traffic that is the same in both.
-constexpr std::array<Exception, 14> kZeroExceptions{{{"figure_2 60B zero", -0.18, 0},
-                                                     {"figure_2 80B zero", -0.20, 0},
-                                                     {"figure_2 100B zero", -0.22, 0},
-                                                     {"figure_2 170B zero", 0, 0.22},
-                                                     {"figure_3 60B zero 256", -0.18, 0},
-                                                     {"figure_4 4B zero", -0.18, 0},
-                                                     {"figure_4 6B zero", -0.17, 0},
-                                                     {"figure_4 8B zero", -0.18, 0},
-                                                     {"figure_4 12B zero", 0, 0.18},
-                                                     {"figure_4 13B zero", 0, 0.64},
-                                                     {"figure_8 60B zero C1", -0.28, 0},
-                                                     {"figure_8 60B zero C2", 0, 0.34},
-                                                     {"figure_8 60B zero C3", 0, 0.36},
-                                                     {"figure_8 170B zero C5", 0, 0.22}}};
-
-// Model parallelism of 32 on two nodes ran slower than that of 64 on four (5.0 and 6.4 TFLOPS), and why is
-// not known. If its sums took all that is missing, they went at less than the rate of one of a node's eight
-// interfaces.
-constexpr std::array<Exception, 1> kBaselineExceptions{{{"figure_2 40B baseline", 0, 1.7}}};
+// ZeRO runs that are off by more than 15 %. In Figure 8 the batches of C1, C2 and C3 are inferred; measured,
+// C2's step is 1.9 times C1's with twice the batch, which leaves nothing for the traffic that is the same in
+// both. 170B is in two figures. Of the others it is not known: shapes that are alike were measured from 27 to
+// 39 TFLOPS on this cluster, and 8B is as fast as 6B with a third more traffic for the same work.
+constexpr std::array<Exception, 9> kZeroExceptions{{{"figure_2 40B zero", 0, 0.18},
+                                                    {"figure_2 170B zero", 0, 0.23},
+                                                    {"figure_3 60B zero 64", 0, 0.19},
+                                                    {"figure_4 8B zero", -0.17, 0},
+                                                    {"figure_4 13B zero", 0, 0.18},
+                                                    {"figure_8 60B zero C1", -0.17, 0},
+                                                    {"figure_8 60B zero C2", 0, 0.30},
+                                                    {"figure_8 60B zero C3", 0, 0.34},
+                                                    {"figure_8 170B zero C5", 0, 0.23}}};
 
 }  // namespace
 
 TEST_CASE(
-    "paper time: 14 of 28 bars of ZeRO within 15 %, the others by name; baselines within 20 %, but one") {
+    "paper time: 19 of 28 bars of ZeRO within 15 %, the others by name; all baselines within 16 %") {
   const describe::Document paper = reference("zero_paper.yaml");
   int zero = 0, baseline = 0;
   std::vector<double> errors;
   for (const Bar& bar : all_bars(paper.root)) {
     ++(bar.is_zero ? zero : baseline);
     if (bar.is_zero) {
-      check_within(bar, 0.15, kZeroExceptions.begin(), kZeroExceptions.end());
+      check_within(bar, 0.15, kZeroExceptions);
       errors.push_back(std::abs(bar.error()));
     } else {
-      check_within(bar, 0.20, kBaselineExceptions.begin(), kBaselineExceptions.end());
+      check_within(bar, 0.16, std::array<Exception, 0>{});
     }
   }
   CHECK(zero == 28);
   CHECK(baseline == 11);
   std::sort(errors.begin(), errors.end());
-  CHECK((errors[13] + errors[14]) / 2 <= 0.155);
+  CHECK((errors[13] + errors[14]) / 2 <= 0.115);
 }
 
-TEST_CASE("paper time: Figure 2, ZeRO is faster at every size; 127 of 131 pairs in order") {
+TEST_CASE("paper time: Figure 2, ZeRO is faster at every size; 129 of 131 pairs in order") {
   const describe::Document paper = reference("zero_paper.yaml");
   const std::vector<Bar> bars = figure_2(paper.root);
   REQUIRE(bars.size() == 18);
@@ -248,7 +235,6 @@ TEST_CASE("paper time: Figure 2, ZeRO is faster at every size; 127 of 131 pairs 
   const Order order = order_of(bars);
   CHECK(order.pairs == 131);
   CHECK(order.text() ==
-        "figure_2 60B zero > figure_2 1.5B zero; figure_2 60B baseline > figure_2 40B baseline; "
         "figure_2 80B zero > figure_2 1.5B zero; figure_2 100B zero > figure_2 1.5B zero");
 }
 
@@ -260,24 +246,20 @@ TEST_CASE("paper time: Figure 3 is superlinear from 64 to 256 GPUs, and no more 
     return bars[to].predicted * static_cast<double>(bars[to].devices) /
            (bars[from].predicted * static_cast<double>(bars[from].devices));
   };
-  CHECK(gain(0, 1) > 2.2);   // measured 2.92
-  CHECK(gain(0, 2) > 4.5);   // measured 6.07
-  CHECK(gain(0, 3) > 6.25);  // measured 8.90
-  // Per GPU it then grows by 2 %, with the batch, where 6 % less was measured.
-  CHECK(bars[3].predicted / bars[2].predicted < 1.03);
+  CHECK(gain(0, 1) > 2.3);   // measured 2.92
+  CHECK(gain(0, 2) > 4.7);   // measured 6.07
+  CHECK(gain(0, 3) > 7.6);   // measured 8.90
+  // Per GPU it then grows by 3 %, with the batch, where 6 % less was measured.
+  CHECK(bars[3].predicted / bars[2].predicted < 1.035);
   CHECK(order_of(bars).reversed.empty());
 }
 
-TEST_CASE("paper time: Figure 4, without model parallelism, 29 of 35 pairs in order") {
+TEST_CASE("paper time: Figure 4, without model parallelism, 34 of 35 pairs in order") {
   const describe::Document paper = reference("zero_paper.yaml");
   const std::vector<Bar> bars = figure_4(paper.root);
   const Order order = order_of(bars);
   CHECK(order.pairs == 35);
-  // The fall from 8B to 12B is too small.
-  CHECK(order.text() ==
-        "figure_4 1.5B zero > figure_4 12B zero; figure_4 2.5B zero > figure_4 11B zero; "
-        "figure_4 2.5B zero > figure_4 12B zero; figure_4 4B zero > figure_4 11B zero; "
-        "figure_4 4B zero > figure_4 12B zero; figure_4 1.16B baseline > figure_4 12B zero");
+  CHECK(order.text() == "figure_4 8B zero > figure_4 1.5B zero");
   const auto least = std::min_element(bars.begin(), bars.end(),
                                       [](const Bar& a, const Bar& b) { return a.predicted < b.predicted; });
   CHECK(least->name == "figure_4 1.38B baseline");
@@ -290,12 +272,13 @@ TEST_CASE("paper time: Figure 8, the order of C1 to C5") {
   const Order order = order_of(bars);
   CHECK(order.pairs == 13);
   CHECK(order.reversed.empty());
-  // P_a+cpu was 9 % slower than P_a with the same batch; here its copies are hidden behind the layers.
+  // P_a+cpu was 9 % slower than P_a with the same batch; its copies are predicted to take 1 %.
   const auto named = [&](std::string_view name) {
     return std::find_if(bars.begin(), bars.end(), [&](const Bar& bar) { return bar.name == name; });
   };
-  CHECK(named("figure_8 60B zero C5")->predicted / named("figure_8 60B zero C4")->predicted ==
-        doctest::Approx(1).epsilon(0.005));
+  const double slower = named("figure_8 60B zero C5")->predicted / named("figure_8 60B zero C4")->predicted;
+  CHECK(slower < 1);
+  CHECK(slower > 0.98);
 }
 
 TEST_CASE("paper time: what ran fits, and the crosses of Figure 8 do not") {

@@ -21,6 +21,7 @@ using program::Group;
 using program::Instruction;
 using program::Op;
 using program::Phase;
+using program::Stream;
 
 namespace {
 
@@ -46,12 +47,16 @@ class Script {
     Instruction instruction;
     instruction.op = op;
     instruction.group = group;
+    instruction.stream = group == Group::none ? Stream::compute : Stream::communication;
     instruction.flags = flags;
     instruction.operands[1].layer_offset = ahead;
     program_.code.push_back(instruction);
     costs.seconds.push_back(seconds);
     costs.launches.push_back(1);
   }
+
+  // The last instruction runs there instead.
+  void on(Stream stream) { program_.code.back().stream = stream; }
 
   predict::Clocks run(Phase phase) const {
     predict::Clocks clocks;
@@ -111,6 +116,34 @@ TEST_CASE("time: reductions run beside backward, and slow it down") {
   CHECK(clocks.at(Ready::communication) == 8);
   script.costs.slowdown = 0.2;
   CHECK(script.run(Phase::backward).at(Ready::compute) == 8);
+}
+
+TEST_CASE("time: what adds a reduced partition follows its collective") {
+  Script script;
+  script.add(Op::reduce_scatter, 5, Group::data_parallel);
+  script.add(Op::accumulate, 2);
+  script.on(Stream::communication);
+  script.add(Op::matmul_input_gradient, 4);
+  predict::Clocks clocks = script.run(Phase::backward);
+  CHECK(clocks.at(Ready::compute) == 4);
+  CHECK(clocks.at(Ready::communication) == 7);
+}
+
+TEST_CASE("time: kernels wait for traffic and copies on their own stream") {
+  Script script;
+  script.add(Op::matmul_input_gradient, 3);
+  script.add(Op::reduce_scatter, 5, Group::data_parallel);
+  script.on(Stream::compute);
+  script.add(Op::copy_to_host, 2);
+  script.add(Op::matmul_input_gradient, 4);
+  script.costs.slowdown = 0.2;  // nothing runs beside it
+  CHECK(script.run(Phase::backward).at(Ready::compute) == 14);
+
+  Script beside;
+  beside.add(Op::copy_to_host, 2);
+  beside.on(Stream::copy);
+  beside.add(Op::matmul_input_gradient, 4);
+  CHECK(beside.run(Phase::backward).at(Ready::compute) == 4);
 }
 
 TEST_CASE("time: a gather is waited for by the layer that needs it") {

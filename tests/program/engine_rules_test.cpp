@@ -71,3 +71,45 @@ TEST_CASE("sums beside the weight's gradient: the next kernel is it, and touches
     CHECK((instruction.flags & program::kBeside) == 0);
   }
 }
+
+TEST_CASE("traffic that runs beside the kernels is on the communication stream, other traffic on theirs") {
+  using program::Phase;
+  using program::Stream;
+  describe::Plan plan = plan_of("native");
+  plan.data_parallel = 2;
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool overlap : {true, false}) {
+      plan.zero_stage = stage;
+      plan.overlap = overlap;
+      CAPTURE(stage);
+      CAPTURE(overlap);
+      const program::StepProgram program = program::compile(test::small_gpt(), plan);
+      std::int64_t collectives = 0;
+      test::for_each_executed(program, [&](std::size_t, const Instruction& instruction, std::int64_t,
+                                           std::int64_t, Phase phase) {
+        if (instruction.group != Group::data_parallel) return;
+        ++collectives;
+        const bool beside = overlap && phase != Phase::step;
+        CHECK(instruction.stream == (beside ? Stream::communication : Stream::compute));
+      });
+      CHECK(collectives > 0);
+    }
+  }
+}
+
+TEST_CASE("checkpoints that the engine copies among its kernels are on their stream") {
+  describe::Plan plan = plan_of("native");
+  plan.tensor_parallel = 2;
+  plan.partition_activations = plan.offload_activations = true;
+  for (const bool beside : {true, false}) {
+    plan.engine.overlaps_checkpoint_copies = beside;
+    const program::Stream expected = beside ? program::Stream::copy : program::Stream::compute;
+    int copies = 0;
+    for (const Instruction& instruction : program::compile(test::small_gpt(), plan).code) {
+      if (instruction.op != Op::copy_to_host && instruction.op != Op::copy_to_device) continue;
+      ++copies;
+      CHECK(instruction.stream == expected);
+    }
+    CHECK(copies > 0);
+  }
+}
