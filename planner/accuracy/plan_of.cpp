@@ -153,6 +153,7 @@ std::string engine_of(const Run& run) {
   if ((is_megatron || is_deepspeed) && is_before(run.date, "2021")) return "megatron-v1";
   if (is_megatron) return "megatron";
   if (is_deepspeed) return "deepspeed";
+  if (run.source == "llm-foundry") return "llm-foundry";
   if (mentions(run.sharding, "FSDP")) return "fsdp2";
   return "pytorch";
 }

@@ -46,8 +46,8 @@ struct Engine {
   std::int64_t gradient_buckets = 0;
   bool step_copies_whole_partition =
       false;  // the optimizer step holds an fp32 copy of the whole partition at once
-  std::int64_t fp32_logits_copies =
-      1;  // fp32 tensors of tokens x vocabulary alive in the loss, beside the gradient
+  // fp32 tensors of tokens x vocabulary alive in the loss, beside the gradient; 0: one in the compute type.
+  std::int64_t fp32_logits_copies = 1;
   // Backward kernels write input gradients over activations that are no longer needed.
   bool backward_in_place = true;
   // Full recomputation of a layer ends with the last activation that backward needs: not with its output.

@@ -30,7 +30,7 @@ struct Attainable {
   double matmul = 0.8, memory = 0.85, attention = 0.5;
   double sustained = 1;
 };
-constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.538},
+constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.565},
                                                  {"Ampere", 0.85, 0.834, 0.755, 1},
                                                  {"Hopper", 0.80, 0.887, 0.39, 0.873},
                                                  {"Blackwell", 0.776, 0.865, 0.39, 0.873},

@@ -71,8 +71,9 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, con
                                norm_.parameters != kNoBuffer ? tokens * shapes.norm_statistics : 0);
   maximum_ = builder.buffer("head.maximum", DataType::fp32, Category::workspace, tokens);
   sums_ = builder.buffer("head.sums", DataType::fp32, Category::workspace, 2 * tokens);
-  logits_ =
-      builder.buffer("logits", DataType::fp32, Category::logits, logits, {plan.engine.fp32_logits_copies, 0});
+  const std::int64_t copies = plan.engine.fp32_logits_copies;
+  logits_ = builder.buffer("logits", copies > 0 ? DataType::fp32 : shapes.compute, Category::logits, logits,
+                           {std::max<std::int64_t>(1, copies), 0});
   // In fp32 the gradient is written over the logits.
   logits_gradient_ = builder.buffer("logits_gradient", shapes.compute, Category::logits,
                                     shapes.compute == DataType::fp32 && shapes.in_place ? 0 : logits);

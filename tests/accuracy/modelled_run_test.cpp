@@ -36,7 +36,7 @@ TEST_CASE("MPT-70b on 512 H100: FSDP, full shard, full recomputation") {
   // Published: 64.8624 billion parameters.
   CHECK(static_cast<double>(count_parameters(model, plan.sequence)) ==
         doctest::Approx(64.8624e9).epsilon(2e-4));
-  CHECK(plan.engine.name == "fsdp2");
+  CHECK(plan.engine.name == "llm-foundry");
   CHECK(plan.zero_stage == 3);
   CHECK(plan.data_parallel == 512);
   CHECK(plan.global_batch() == 4096);

@@ -44,7 +44,7 @@ struct Constant {
 };
 constexpr const char* kMegatron = "megatron, megatron-v1";
 constexpr const char* kUnfused = "megatron-v1";
-constexpr const char* kPyTorch = "deepspeed, fsdp2, pytorch";
+constexpr const char* kPyTorch = "deepspeed, fsdp2, llm-foundry, pytorch";
 constexpr std::array<Constant, 12> kConstants{
     {{kMegatron, "matmul_fraction", &describe::Engine::matmul_fraction, 0.9, 1},
      {kMegatron, "kernel_gap_us", &describe::Engine::kernel_gap_us, 40, 1000},
@@ -213,7 +213,7 @@ int main(int argc, char** argv) {
   }
   const Values values = fit(all);
   for (std::size_t c = 0; c < kConstants.size(); ++c) {
-    fmt::print("{:<38}{:<20}{:.3g}\n", kConstants[c].group, kConstants[c].name, values[c]);
+    fmt::print("{:<40}{:<20}{:.3g}\n", kConstants[c].group, kConstants[c].name, values[c]);
   }
   show("fitted", errors_of(all, values));
   Errors held_out;
