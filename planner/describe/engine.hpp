@@ -78,8 +78,8 @@ struct Engine {
   // Memory traffic of the loss for each logit, forward and backward. A fused one reads fp32 logits twice and,
   // for the 16-bit gradient, once more.
   double loss_bytes_per_logit = kFusedLossBytes;
-  double elementwise_factor =
-      1;  // traffic of activations, rotary embeddings, softmax, dropout and loss over fused kernels'
+  // Traffic of activations, rotary embeddings, softmax, dropout and loss over fused kernels', on an A100.
+  double elementwise_factor = 1;
   // Host memory for offloaded state is this many times its size (pinned staging, copies).
   double host_factor = 1;
   // Host bytes per parameter and process while the model is being loaded whole; 0 when it is built

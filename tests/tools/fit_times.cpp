@@ -43,14 +43,12 @@ struct Constant {
   double first, most;
 };
 constexpr const char* kMegatron = "megatron, megatron-v1";
-constexpr const char* kUnfused = "megatron-v1";
 constexpr const char* kPyTorch = "deepspeed, fsdp2, llm-foundry, pytorch";
-constexpr std::array<Constant, 12> kConstants{
+constexpr std::array<Constant, 11> kConstants{
     {{kMegatron, "matmul_fraction", &describe::Engine::matmul_fraction, 0.9, 1},
      {kMegatron, "kernel_gap_us", &describe::Engine::kernel_gap_us, 40, 1000},
      {kMegatron, "host_issue_us", &describe::Engine::host_issue_us, 109, 1000},
-     {"megatron", "elementwise_factor", &describe::Engine::elementwise_factor, 1.75, 20},
-     {kUnfused, "elementwise_factor", &describe::Engine::elementwise_factor, 1.4, 20},
+     {kMegatron, "elementwise_factor", &describe::Engine::elementwise_factor, 1.75, 20},
      {kPyTorch, "matmul_fraction", &describe::Engine::matmul_fraction, 0.8, 1},
      {kPyTorch, "attention_fraction", &describe::Engine::attention_fraction, 0.6, 2},
      {kPyTorch, "host_issue_us", &describe::Engine::host_issue_us, 360, 1000},
