@@ -81,12 +81,19 @@ void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, c
         enter(i, registers);
         const auto start = std::chrono::steady_clock::now();
         one(instruction, registers, settings, batches);
-        Profile::Time& time = profile_.of_instruction[i];
-        ++time.calls;
-        time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        add_time(i, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       }
     }
   }
+}
+
+void Interpreter::add_time(std::size_t index, double seconds) {
+  Profile::Time& time = profile_.of_instruction[index];
+  ++time.calls;
+  time.seconds += seconds;
+  const program::Group group = program_.code[index].group;
+  if (group == program::Group::none) return;
+  profile_.collectives[static_cast<std::size_t>(group)].push_back({index, static_cast<float>(seconds)});
 }
 
 void Interpreter::one(const Instruction& instruction, Registers registers, const StepSettings& settings,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -28,7 +29,14 @@ struct Profile {
     std::int64_t calls = 0;
     double seconds = 0;
   };
+  // One call of a collective.
+  struct Call {
+    std::size_t instruction = 0;  // index into StepProgram::code
+    float seconds = 0;
+  };
   std::vector<Time> of_instruction;  // by index into StepProgram::code
+  // By group, in the order they were made: the same on every rank of the group.
+  std::array<std::vector<Call>, program::kGroups> collectives;
   Bytes to_host_bytes = 0, to_device_bytes = 0;
 };
 
@@ -72,6 +80,7 @@ class Interpreter {
   void one(const program::Instruction& instruction, Registers registers, const StepSettings& settings,
            BatchSource* batches);
   void enter(std::size_t instruction, Registers registers);
+  void add_time(std::size_t index, double seconds);
   void memory(const program::Instruction& instruction, std::int64_t layer);
   void collective(const program::Instruction& instruction, std::int64_t layer);
   void kernel(const program::Instruction& instruction, Registers registers, const StepSettings& settings);

@@ -32,8 +32,8 @@ class Rank {
   const Arena& arena() const { return arena_; }
   Interpreter& interpreter() { return interpreter_; }
   Device& device() { return *device_; }
-  const Communicator* data_parallel() const { return data_parallel_.get(); }
-  const Communicator* tensor_parallel() const { return tensor_parallel_.get(); }
+  Communicator* data_parallel() const { return data_parallel_.get(); }
+  Communicator* tensor_parallel() const { return tensor_parallel_.get(); }
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 

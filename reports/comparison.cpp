@@ -177,13 +177,14 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
     ++steps;
   }
   if (steps == 0) return rows;
-  double kernels = 0, copies = 0;
+  double kernels = 0, copies = 0, waiting = 0;
   std::array<double, program::kGroups> collectives{};
   for (const program::InstructionTime& one : measurement.times) {
     double& sum = one.group != Group::none        ? collectives[static_cast<std::size_t>(one.group)]
                   : predict::is_host_copy(one.op) ? copies
                                                   : kernels;
-    sum += one.seconds / steps;
+    sum += (one.seconds - one.waiting_seconds) / steps;
+    waiting += one.waiting_seconds / steps;
   }
   const auto seconds = [&](std::string key, std::string title, double predicted, double measured) {
     if (predicted == 0 && measured == 0) return;
@@ -195,13 +196,15 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
   seconds("compute", "kernels", time.compute_seconds, kernels);
   seconds("data_parallel", "data-parallel traffic", time.data_parallel_seconds, data);
   seconds("tensor_parallel", "tensor-parallel traffic", time.tensor_parallel_seconds, tensor);
+  seconds("waiting", "waiting for other ranks", time.waiting_seconds, waiting);
   seconds("host_copies", "host copies", time.host_copy_seconds, copies);
-  if (data + tensor > 0) {
+  const double in_collectives = data + tensor + waiting;
+  if (in_collectives > 0) {
     using predict::ExposedPart;
     const double exposed =
         time.exposed(ExposedPart::data_parallel) + time.exposed(ExposedPart::tensor_parallel);
     rows.push_back({"time.exposed_share", "share that waits for traffic", true, exposed / time.seconds,
-                    (data + tensor) * steps / all_steps});
+                    in_collectives * steps / all_steps});
   }
   return rows;
 }

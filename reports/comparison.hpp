@@ -57,9 +57,9 @@ struct ComparedTime {
   double relative_error() const { return measured > 0 ? predicted / measured - 1 : 0; }
 };
 
-// The median step, and of rank 0's mean step: kernels, collectives by group, copies between device and host,
-// and which share of the step waits for collectives. Here they all block the rank. Empty where the prediction
-// has no time.
+// The median step, and of rank 0's mean step: kernels, collectives by group without waiting for other ranks,
+// that waiting, copies between device and host, and which share of the step waits for collectives, for their
+// traffic and for other ranks. Here they all block the rank. Empty where the prediction has no time.
 std::vector<ComparedTime> compare_times(const predict::Prediction& prediction,
                                         const program::Measurement& measurement);
 

@@ -78,6 +78,17 @@ Table time_table(const StepTime& time) {
   return table;
 }
 
+std::string exposed_text(const StepTime& time) {
+  std::string text =
+      "Exposed: what the step waits for; what else a part is busy is hidden behind the others. ";
+  if (time.waiting_seconds > 0) {
+    text +=
+        fmt::format("Exposed traffic has the wait for other ranks in it, busy has not: {:.4g} ms a step. ",
+                    time.waiting_seconds / kMilli);
+  }
+  return text + "docs/accuracy.md says how far predicted times are off.";
+}
+
 Table speed_table(const TrainingMetrics& metrics) {
   Table table{{{"Speed", false}, {"per GPU"}, {"all GPUs"}}, {}, {}};
   table.rows.push_back({std::string("tokens/s"), four_digits(metrics.tokens_per_s_per_gpu),
@@ -194,9 +205,7 @@ void add_speed(std::vector<Block>& blocks, const TimedPlan& timed) {
     return;
   }
   blocks.emplace_back(time_table(timed.prediction.time));
-  blocks.emplace_back(
-      Paragraph{"Exposed: what the step waits for; what else a part is busy is hidden behind the others. "
-                "docs/accuracy.md says how far predicted times are off."});
+  blocks.emplace_back(Paragraph{exposed_text(timed.prediction.time)});
   blocks.emplace_back(speed_table(*metrics));
   add_training(blocks, *metrics, timed.goal);
 }

@@ -41,7 +41,7 @@ inline constexpr std::string_view kTrainingPrefix = "training.";
 // Every part, in the order in which they are shown.
 std::array<predict::ExposedPart, predict::kExposedParts> exposed_parts();
 
-// Seconds of a part alone; nothing for launch gaps, which are no work.
+// Seconds of a part alone, without waiting for other ranks; nothing for launch gaps, which are no work.
 std::optional<double> busy_seconds(const predict::StepTime& time, predict::ExposedPart part);
 
 // Adds step_seconds, exposed_seconds, busy_seconds, every key of speed_keys() and what was asked

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "planner/predict/repetition.hpp"
@@ -19,6 +20,7 @@ using predict::TrainingMetrics;
 using predict::TrainingStep;
 
 constexpr double kMilli = 1e-3;
+constexpr double kRounding = 1e-9;  // relative: waiting is added to seconds and taken away again
 constexpr std::string_view kTimeSource = "docs/metrics.md, \"Time\"; docs/equations.md, \"Time\"";
 constexpr std::string_view kPalm = "Chowdhery et al. (PaLM), arXiv 2204.02311, Section 4.1 and Appendix B";
 constexpr std::string_view kKorthikanti = "Korthikanti et al., arXiv 2205.05198, Section 6.3 and Appendix A";
@@ -60,8 +62,12 @@ Explanation explain_exposed(const predict::StepTime& time, ExposedPart part) {
     return result;
   }
   result.terms.push_back({"busy", "", *busy});
-  if (exposed < *busy) result.terms.push_back({"hidden behind other work", "", exposed - *busy});
-  if (exposed > *busy) result.terms.push_back({"what other work loses by it", "", exposed - *busy});
+  const double waiting = time.waiting(part);
+  if (waiting > 0) result.terms.push_back({"waiting for other ranks", "", waiting});
+  const double beyond = exposed - (*busy + waiting);
+  if (std::abs(beyond) <= kRounding * exposed) return result;
+  if (beyond < 0) result.terms.push_back({"hidden behind other work", "", beyond});
+  if (beyond > 0) result.terms.push_back({"what other work loses by it", "", beyond});
   return result;
 }
 
@@ -83,11 +89,11 @@ Explanation explain_busy(const ExplainInput& input, ExposedPart part) {
   predict::for_each_repeated(
       step, [&](const program::Instruction& instruction, program::Phase phase, double times) {
         if (predict::part_of(instruction, phase) != part) return;
-        const double seconds = costs->seconds[static_cast<std::size_t>(&instruction - step.code.data())];
+        const double seconds = costs->busy_of(static_cast<std::size_t>(&instruction - step.code.data()));
         if (seconds == 0) return;
         std::string name = instruction_name(step, instruction, phase);
         const auto found = std::find_if(list.begin(), list.end(), [&](const Alike& other) {
-          return other.name == name && other.seconds == seconds;
+          return other.name == name && std::abs(other.seconds - seconds) <= kRounding * seconds;
         });
         if (found != list.end()) {
           found->times += times;

@@ -114,6 +114,9 @@ std::string instruction_text(const program::InstructionTime& time) {
 // Where rank 0's time went, the largest first.
 Table times_table(const Measurement& measurement) {
   Table table{{{"Time of rank 0", false}, {"calls"}, {"ms a step"}, {"share"}}, {}, {}};
+  const bool has_waiting = std::any_of(measurement.times.begin(), measurement.times.end(),
+                                       [](const auto& time) { return time.waiting_seconds > 0; });
+  if (has_waiting) table.columns.push_back({"waiting ms"});
   std::vector<program::InstructionTime> times = measurement.times;
   std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   double all = 0;
@@ -126,6 +129,10 @@ Table times_table(const Measurement& measurement) {
                           static_cast<std::int64_t>(static_cast<double>(times[i].calls) / steps),
                           Real{times[i].seconds / steps * 1e3, 2},
                           Percent{all > 0 ? times[i].seconds / all : 0}});
+    if (!has_waiting) continue;
+    const bool is_collective = times[i].group != program::Group::none;
+    table.rows.back().push_back(is_collective ? Cell(Real{times[i].waiting_seconds / steps * 1e3, 2})
+                                              : Cell());
   }
   return table;
 }
@@ -212,7 +219,8 @@ Data times_data(const Measurement& measurement) {
             .set("instruction", program::name_of(time.op))
             .set("group", time.group == program::Group::none ? Data() : Data(program::name_of(time.group)))
             .set("calls", time.calls)
-            .set("seconds", time.seconds));
+            .set("seconds", time.seconds)
+            .set("waiting_seconds", time.waiting_seconds));
   }
   return list;
 }

@@ -143,8 +143,8 @@ Offload offload_of(const Run& run) {
 }
 
 // Megatron's kernels under DeepSpeed's states are Megatron's pace; what no engine describes runs on PyTorch.
-// Megatron-LM 2 of the end of 2020 brought fused kernels. DeepSpeed was run with Megatron-LM before 2021, when
-// Hugging Face took it up.
+// Megatron-LM 2 of the end of 2020 brought fused kernels. DeepSpeed was run with Megatron-LM before 2021,
+// when Hugging Face took it up.
 std::string engine_of(const Run& run) {
   const bool is_megatron = mentions(run.sharding, "Megatron") || mentions(run.precision, "fp32 grad");
   const bool is_deepspeed = mentions(run.sharding, "DeepSpeed");

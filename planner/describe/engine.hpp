@@ -61,8 +61,8 @@ struct Engine {
   // Memory the allocator holds beyond what was asked for at the peak, as a fraction (fragmentation,
   // rounding).
   double allocator_slack = 0;
-  // Data-parallel traffic runs beside the kernels, where a plan does not say (docs/plans.md, overlap): gradients
-  // of stages 0 to 2, and what stage 3 gathers and reduces.
+  // Data-parallel traffic runs beside the kernels, where a plan does not say (docs/plans.md, overlap):
+  // gradients of stages 0 to 2, and what stage 3 gathers and reduces.
   bool overlaps_gradients = true;
   bool overlaps_stage_3 = true;
   bool overlaps_checkpoint_copies = true;  // of P_a+cpu

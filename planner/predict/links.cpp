@@ -268,9 +268,9 @@ double tree_correction(double bytes) {
 }
 
 // On two nodes a tree puts each byte on the wire once, half of what goes inside the nodes, so it may exceed
-// the wire (https://github.com/NVIDIA/nccl/issues/946) where that is not a measurement of such a pair. Nodes of V100 were seen to (41.6 over 25 GB/s,
-// nccl-tests issue 251); large messages of two A100 nodes stay on the ring (86 to 91 over 100 GB/s,
-// nccl-tests issue 175; 192 over 200, nccl issue 812).
+// the wire (https://github.com/NVIDIA/nccl/issues/946) where that is not a measurement of such a pair. Nodes
+// of V100 were seen to (41.6 over 25 GB/s, nccl-tests issue 251); large messages of two A100 nodes stay on
+// the ring (86 to 91 over 100 GB/s, nccl-tests issue 175; 192 over 200, nccl issue 812).
 double tree_seconds(const Cluster& cluster, const Shape& shape, double bytes, double wire_gbytes_per_s,
                     bool measured) {
   const double ranks_per_node = shape.ranks / shape.nodes;

@@ -80,7 +80,8 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
     }
   }
   if (rates.measured != nullptr && rates.measured->skew() > 0) {
-    add_skew(program, rates.measured->skew(), costs.seconds);
+    costs.waiting = waiting_for_others(program, rates.measured->skew(), costs.seconds);
+    for (std::size_t i = 0; i < costs.seconds.size(); ++i) costs.seconds[i] += costs.waiting[i];
   }
   return costs;
 }

@@ -26,10 +26,15 @@ inline constexpr std::size_t kReady = 6;
 // Seconds of each instruction of a program by its index, by itself; 0 for structure and memory.
 struct StepCosts {
   std::vector<double> seconds;
+  std::vector<double> waiting;   // of seconds: for other ranks; empty where ranks are taken to be even
   std::vector<double> launches;  // kernels of the engine for it
   double kernel_gap_s = 0, host_issue_s = 0;
   double slowdown = 0;  // of kernels by a collective beside them: their loss over the collective's time
   bool one_stream = false;
+
+  double waiting_of(std::size_t index) const { return waiting.empty() ? 0 : waiting[index]; }
+  // Without waiting for other ranks.
+  double busy_of(std::size_t index) const { return seconds[index] - waiting_of(index); }
 };
 
 // Empty where the rates are not known; not a number where links that are used are not described.

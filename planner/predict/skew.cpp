@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "planner/predict/repetition.hpp"
 
@@ -28,12 +29,13 @@ struct Piece {
 
 class Walk {
  public:
-  Walk(double skew, std::vector<double>& seconds) : skew_(skew), seconds_(seconds) {}
+  Walk(double skew, const std::vector<double>& seconds)
+      : skew_(skew), seconds_(seconds), waiting_(seconds.size()) {}
 
   void one(const Instruction& instruction, std::size_t index) {
     switch (instruction.op) {
       case Op::repeat:
-        if (++depth_ == kDeepestRepeat) throw std::logic_error("add_skew: repeats nested too deep");
+        if (++depth_ == kDeepestRepeat) throw std::logic_error("waiting_for_others: repeats nested too deep");
         pieces_[depth_] = {};
         counts_[depth_] = static_cast<double>(instruction.dims[0]);
         break;
@@ -46,10 +48,12 @@ class Walk {
           break;
         }
         if (!pieces_[depth_].first) pieces_[depth_].first = First{index, 1};
-        seconds_[index] += skew_ * pieces_[depth_].since;
+        waiting_[index] += skew_ * pieces_[depth_].since;
         pieces_[depth_].since = 0;
     }
   }
+
+  std::vector<double> waiting() { return std::move(waiting_); }
 
  private:
   // The first collective of a body follows what came before the repeat once, and the end of the body the
@@ -63,13 +67,14 @@ class Walk {
       return;
     }
     const double before = outer.since + (count - 1) * body.since;
-    seconds_[body.first->index] += skew_ * before / (count * body.first->calls);
+    waiting_[body.first->index] += skew_ * before / (count * body.first->calls);
     if (!outer.first) outer.first = First{body.first->index, count * body.first->calls};
     outer.since = body.since;
   }
 
   double skew_;
-  std::vector<double>& seconds_;
+  const std::vector<double>& seconds_;
+  std::vector<double> waiting_;
   std::array<Piece, kDeepestRepeat> pieces_{};
   std::array<double, kDeepestRepeat> counts_{};
   std::size_t depth_ = 0;
@@ -77,9 +82,11 @@ class Walk {
 
 }  // namespace
 
-void add_skew(const program::StepProgram& program, double skew, std::vector<double>& seconds) {
+std::vector<double> waiting_for_others(const program::StepProgram& program, double skew,
+                                       const std::vector<double>& seconds) {
   Walk walk(skew, seconds);
   for (std::size_t i = 0; i < program.code.size(); ++i) walk.one(program.code[i], i);
+  return walk.waiting();
 }
 
 }  // namespace zeroplan::predict

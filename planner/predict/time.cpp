@@ -119,11 +119,12 @@ class Delays {
 };
 
 // Seconds of each part alone, one instruction after the other.
-using Busy = std::array<double, kExposedParts>;
+using OfParts = std::array<double, kExposedParts>;
 
 struct Pass {
   double seconds = 0;
-  Busy busy{};
+  OfParts busy{};
+  OfParts waiting{};  // for other ranks, not in busy
 };
 
 // One reading of a program, with some parts taking no time.
@@ -171,14 +172,19 @@ class Timeline {
       case Op::load_batch:
         break;
       default:
-        pass_.busy[static_cast<std::size_t>(part_of(instruction, phase_))] +=
-            times_[depth_] * costs_.seconds[index];
+        add_alone(index);
         if (depth_ == 0) {
           schedule_.run(clocks_, index, phase_);
         } else {
           schedule_.run(delays(), index, phase_);
         }
     }
+  }
+
+  void add_alone(std::size_t index) {
+    const auto part = static_cast<std::size_t>(part_of(program_.code[index], phase_));
+    pass_.busy[part] += times_[depth_] * costs_.busy_of(index);
+    pass_.waiting[part] += times_[depth_] * costs_.waiting_of(index);
   }
 
   const StepProgram& program_;
@@ -203,7 +209,7 @@ std::array<double, kExposedParts> read_exposed(const StepProgram& program, const
                                  ExposedPart::data_parallel, ExposedPart::tensor_parallel}) {
     const auto index = static_cast<std::size_t>(part);
     without |= Schedule::bit(part);
-    if (part != ExposedPart::launch_gaps && whole.busy[index] == 0) continue;
+    if (part != ExposedPart::launch_gaps && whole.busy[index] + whole.waiting[index] == 0) continue;
     const double after = Timeline(program, costs, without).read().seconds;
     exposed[index] = before - after;
     before = after;
@@ -255,6 +261,8 @@ StepTime read_time(const StepProgram& program, const describe::Cluster& cluster,
   time.data_parallel_seconds = busy(ExposedPart::data_parallel);
   time.tensor_parallel_seconds = busy(ExposedPart::tensor_parallel);
   time.host_copy_seconds = busy(ExposedPart::host_copies);
+  time.waiting_by_part = whole.waiting;
+  time.waiting_seconds = std::accumulate(whole.waiting.begin(), whole.waiting.end(), 0.0);
   time.exposed_seconds = read_exposed(program, *costs, whole);
   return time;
 }

@@ -30,14 +30,17 @@ std::string_view name_of(ExposedPart part);
 struct StepTime {
   double seconds = 0;                // of the whole step; 0: not known
   double compute_seconds = 0;        // kernels alone, one after the other
-  double data_parallel_seconds = 0;  // collectives alone
+  double data_parallel_seconds = 0;  // collectives alone, without waiting for other ranks
   double tensor_parallel_seconds = 0;
+  double waiting_seconds = 0;  // of collectives beside that, one after the other
   double host_copy_seconds = 0;
   double optimizer_seconds = 0;  // kernels of the step phase, in compute_seconds too
   std::array<double, kExposedParts> exposed_seconds{};
+  std::array<double, kExposedParts> waiting_by_part{};  // adds up to waiting_seconds
 
   bool is_known() const { return seconds > 0; }
   double exposed(ExposedPart part) const { return exposed_seconds[static_cast<std::size_t>(part)]; }
+  double waiting(ExposedPart part) const { return waiting_by_part[static_cast<std::size_t>(part)]; }
 };
 
 // Of the whole step alone, for those who compare many plans; 0: not known.

@@ -61,13 +61,14 @@ struct StepMeasurement {
   Bytes peak_bytes = 0;  // most that rank 0 has held of its device so far
 };
 
-// Seconds of rank 0's measured steps, by kind of instruction and, for collectives, by group; waiting for
-// other ranks included.
+// Seconds of rank 0's measured steps, by kind of instruction and, for collectives, by group. What a call
+// takes beyond the same call on the rank of the group that is in it shortest, and so came last, is waiting.
 struct InstructionTime {
   Op op = Op::phase;
   Group group = Group::none;
   std::int64_t calls = 0;
   double seconds = 0;
+  double waiting_seconds = 0;  // of seconds: for other ranks, collectives only
 };
 
 struct Measurement {

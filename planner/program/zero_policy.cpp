@@ -338,8 +338,8 @@ void ZeroPolicy::step(BufferId scalars) {
   }
   // Loss and overflow are summed over all data-parallel ranks, and the squared norm where each has a part of
   // it.
-  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 2 + kNormParts : 2, {at(scalars)}, 0,
-                      Stream::compute);
+  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 2 + kNormParts : 2, {at(scalars)},
+                      0, Stream::compute);
   builder_.collective(
       Op::all_reduce, Group::tensor_parallel, 1 + kNormParts,
       {at(builder_.view("scalars.norm", scalars, static_cast<Elements>(Scalar::overflow), 1 + kNormParts))});

@@ -86,7 +86,8 @@ TEST_CASE("four V100 with Omni-Path are the machine whose links were measured") 
 }
 
 TEST_CASE("Megatron-LM and DeepSpeed of before 2021 have no fused kernels") {
-  CHECK(modelled(test::measured_run("bigscience-gpt2-035")).plan.engine.name == "megatron-v1");  // by its notes
+  CHECK(modelled(test::measured_run("bigscience-gpt2-035")).plan.engine.name ==
+        "megatron-v1");  // by its notes
   CHECK(modelled(test::measured_run("deepspeed-tutorial-003")).plan.engine.name == "megatron-v1");
   CHECK(modelled(test::measured_run("bigscience-tr3m-1B3-001")).plan.engine.name == "megatron");
   Run run = plain_run();

@@ -33,7 +33,8 @@ TEST_CASE("a plan file sets every key that plan_keys lists") {
       "1_024\n"
       "dtype: fp16\noptimizer: adamw\nrecompute: full\ncheckpoint_interval: 2\nattention: materialised\n"
       "dropout: on\npartition_activations: yes\noffload_activations: false\noffload: optimizer\n"
-      "constant_buffers: true\nbucket: 64 MiB\ncontiguous_memory: off\noverlap: off\nengine: deepspeed\nreserve: 1.5GB\n");
+      "constant_buffers: true\nbucket: 64 MiB\ncontiguous_memory: off\noverlap: off\nengine: "
+      "deepspeed\nreserve: 1.5GB\n");
   CHECK(file.model == "gpt2-xl");
   CHECK(file.hardware == "dgx2");
   const PlanOptions& options = file.options;

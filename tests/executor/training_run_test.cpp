@@ -90,6 +90,74 @@ TEST_CASE("a run reports each step, and where it is when a step takes long") {
   CHECK(all <= measurement.steps[1].seconds + measurement.steps[2].seconds);
 }
 
+TEST_CASE("the wait for a rank that comes late is told apart from the transfer") {
+  constexpr auto kDelay = std::chrono::milliseconds(30);
+  constexpr std::int64_t kSteps = 4;
+  const double slept = kSteps * std::chrono::duration<double>(kDelay).count();
+  const describe::Model model = test::tiny_gpt();
+  for (const program::Group group : {program::Group::data_parallel, program::Group::tensor_parallel}) {
+    describe::Plan plan = test::fp32_plan();
+    (group == program::Group::data_parallel ? plan.data_parallel : plan.tensor_parallel) = 2;
+    TrainingJob job = job_of(model, plan);
+    job.measured_steps = kSteps;
+    for (const std::int64_t late : {0, 1}) {
+      CAPTURE(late);
+      program::Measurement measurement;
+      run_ranks(2, ThreadOptions{}, [&](Communicator& world) {
+        TrainingJob own_job = job;
+        if (world.rank() == late) own_job.device = [&] { return slow_device(kDelay); };
+        program::Measurement own = train(own_job, world);
+        if (world.rank() == 0) measurement = std::move(own);
+      });
+      double waiting = 0;
+      double transfer = 0;
+      for (const program::InstructionTime& time : measurement.times) {
+        CHECK(time.waiting_seconds >= 0);
+        CHECK(time.waiting_seconds <= time.seconds * (1 + 1e-6));
+        if (time.group == group) {
+          waiting += time.waiting_seconds;
+          transfer += time.seconds - time.waiting_seconds;
+        } else {
+          CHECK(time.waiting_seconds == 0);
+        }
+      }
+      // A step's delay comes before the first collective of the next one, and so does the warm-up's. The rank
+      // that is late waits for none.
+      CHECK(transfer < 0.5 * slept);
+      if (late == 1) CHECK(waiting >= 0.8 * slept);
+      if (late == 0) CHECK(waiting < 0.5 * slept);
+    }
+  }
+}
+
+TEST_CASE("groups that rank 0 is not in take part in telling waiting apart, and no ledger counts that") {
+  const describe::Model model = test::tiny_gpt();
+  describe::Plan plan = test::fp32_plan();
+  plan.data_parallel = plan.tensor_parallel = 2;
+  TrainingJob job = job_of(model, plan);
+  job.measured_steps = 1;
+  program::Measurement measurement;
+  run_ranks(4, ThreadOptions{}, [&](Communicator& world) {
+    program::Measurement own = train(job, world);
+    if (world.rank() == 0) measurement = std::move(own);
+  });
+  REQUIRE(measurement.of_rank.size() == 4);
+  for (const program::Group group : {program::Group::data_parallel, program::Group::tensor_parallel}) {
+    std::int64_t timed = 0;
+    for (const program::InstructionTime& time : measurement.times) {
+      if (time.group == group) timed += time.calls;
+    }
+    CHECK(timed > 0);
+    for (const program::RankMeasurement& rank : measurement.of_rank) {
+      std::int64_t counted = 0;
+      for (const program::CollectiveCount& count : rank.collectives[static_cast<std::size_t>(group)]) {
+        counted += count.calls;
+      }
+      CHECK(counted == timed);
+    }
+  }
+}
+
 TEST_CASE("an error of a run says the step and the instruction") {
   const describe::Model model = test::tiny_gpt();
   const describe::Plan plan = test::fp32_plan();

@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/links.hpp"
 #include "planner/predict/skew.hpp"
+#include "planner/predict/time.hpp"
 #include "planner/program/builder.hpp"
 #include "tests/support/predicted.hpp"
 
@@ -116,12 +118,70 @@ TEST_CASE("a collective waits for a part of what was computed since the last one
   });
   seconds.resize(step.code.size(), 0);
   const std::size_t last = collective();
-  predict::add_skew(step, 0.1, seconds);
+  const std::vector<double> waiting = predict::waiting_for_others(step, 0.1, seconds);
   // Four times: after 5 + 1, then three times after 2 + 1. The last after 2 and ten times a half.
-  CHECK(4 * seconds[inner] == doctest::Approx(0.1 * (6 + 3 * 3)));
-  CHECK(seconds[last] == doctest::Approx(0.1 * (2 + 5)));
+  CHECK(4 * waiting[inner] == doctest::Approx(0.1 * (6 + 3 * 3)));
+  CHECK(waiting[last] == doctest::Approx(0.1 * (2 + 5)));
   // All that was computed up to the last collective has been waited for once.
-  CHECK(4 * seconds[inner] + seconds[last] == doctest::Approx(0.1 * (5 + 4 * 3 + 10 * 0.5)));
+  CHECK(4 * waiting[inner] + waiting[last] == doctest::Approx(0.1 * (5 + 4 * 3 + 10 * 0.5)));
+  CHECK(std::accumulate(waiting.begin(), waiting.end(), 0.0) ==
+        doctest::Approx(waiting[inner] + waiting[last]));
+}
+
+TEST_CASE("what collectives wait for other ranks is no traffic, but the step and what is exposed have it") {
+  program::StepProgram step;
+  step.data_parallel.size = step.tensor_parallel.size = 2;
+  program::Builder builder(step, 1);
+  const auto vector = program::at(builder.buffer("x", DataType::fp32, Category::workspace, 250'000));
+  const auto kernel = [&] { builder.emit(Op::copy, {2048}, {vector, vector}); };
+  const auto all_reduce = [&](program::Group group) {
+    builder.collective(Op::all_reduce, group, 250'000, {vector}, 0, program::Stream::compute);
+  };
+  kernel();
+  builder.layers(4, 0, 1, [&] {
+    kernel();
+    all_reduce(program::Group::tensor_parallel);
+  });
+  kernel();
+  all_reduce(program::Group::data_parallel);
+
+  // A copy of 16384 bytes takes 2 s, an all-reduce of 1e6 bytes 0.25 s.
+  describe::Cluster cluster = describe::resolve_cluster("cpu", {}, 4);
+  describe::AttainedCollective table;
+  table.devices = 2;
+  table.first_bytes = 1e6;
+  table.busbw_gbytes_per_s = {4e-3, 4e-3};
+  table.seconds = {0.25, 0.5};
+  cluster.device.attained_collectives = {table};
+  const MeasuredKernel copies = ::kernel(Op::copy, {{{16384}, {}, {}}}, {8192});
+  const auto time = [&](double skew) {
+    const CalibratedRates measured(2, {copies}, "", skew);
+    predict::KernelRates rates;
+    rates.matmul_flops_per_s = rates.memory_bytes_per_s = 1;
+    rates.measured = &measured;
+    return predict::read_time(step, cluster, rates);
+  };
+  const predict::StepTime even = time(0);
+  CHECK(even.compute_seconds == doctest::Approx(6 * 2));
+  CHECK(even.tensor_parallel_seconds == doctest::Approx(4 * 0.25));
+  CHECK(even.data_parallel_seconds == doctest::Approx(0.25));
+  CHECK(even.waiting_seconds == 0);
+  CHECK(even.seconds == doctest::Approx(12 + 1 + 0.25));
+
+  // The first of four waits after two kernels, each other and the last after one.
+  using predict::ExposedPart;
+  const double tensor = 0.1 * (4 + 3 * 2);
+  const double data = 0.1 * 2;
+  const predict::StepTime uneven = time(0.1);
+  CHECK(uneven.compute_seconds == doctest::Approx(even.compute_seconds));
+  CHECK(uneven.tensor_parallel_seconds == doctest::Approx(even.tensor_parallel_seconds));
+  CHECK(uneven.data_parallel_seconds == doctest::Approx(even.data_parallel_seconds));
+  CHECK(uneven.waiting(ExposedPart::tensor_parallel) == doctest::Approx(tensor));
+  CHECK(uneven.waiting(ExposedPart::data_parallel) == doctest::Approx(data));
+  CHECK(uneven.waiting_seconds == doctest::Approx(tensor + data));
+  CHECK(uneven.seconds == doctest::Approx(12 + 1 + 0.25 + tensor + data));
+  CHECK(uneven.exposed(ExposedPart::tensor_parallel) == doctest::Approx(1 + tensor));
+  CHECK(uneven.exposed(ExposedPart::data_parallel) == doctest::Approx(0.25 + data));
 }
 
 TEST_CASE("collectives that were measured by type take the time of theirs") {

@@ -57,7 +57,8 @@ predict::Prediction run_as(const Value& run, const std::string& words) {
   const std::string layout = fmt::format("gpus={} mp={} micro_batch={} seq=1024", text(run, "gpus"),
                                          text(run, "mp"), text(run, "batch"));
   return predicted(
-      shape, layout + " dtype=fp16 engine=megatron-v1 attention=materialized dropout=on recompute=full " + words,
+      shape,
+      layout + " dtype=fp16 engine=megatron-v1 attention=materialized dropout=on recompute=full " + words,
       "zero-paper");
 }
 
@@ -200,8 +201,7 @@ constexpr std::array<Exception, 9> kZeroExceptions{{{"figure_2 40B zero", 0, 0.1
 
 }  // namespace
 
-TEST_CASE(
-    "paper time: 19 of 28 bars of ZeRO within 15 %, the others by name; all baselines within 16 %") {
+TEST_CASE("paper time: 19 of 28 bars of ZeRO within 15 %, the others by name; all baselines within 16 %") {
   const describe::Document paper = reference("zero_paper.yaml");
   int zero = 0, baseline = 0;
   std::vector<double> errors;
@@ -245,9 +245,9 @@ TEST_CASE("paper time: Figure 3 is superlinear from 64 to 256 GPUs, and no more 
     return bars[to].predicted * static_cast<double>(bars[to].devices) /
            (bars[from].predicted * static_cast<double>(bars[from].devices));
   };
-  CHECK(gain(0, 1) > 2.3);   // measured 2.92
-  CHECK(gain(0, 2) > 4.7);   // measured 6.07
-  CHECK(gain(0, 3) > 7.6);   // measured 8.90
+  CHECK(gain(0, 1) > 2.3);  // measured 2.92
+  CHECK(gain(0, 2) > 4.7);  // measured 6.07
+  CHECK(gain(0, 3) > 7.6);  // measured 8.90
   // Per GPU it then grows by 3 %, with the batch, where 6 % less was measured.
   CHECK(bars[3].predicted / bars[2].predicted < 1.035);
   CHECK(order_of(bars).reversed.empty());

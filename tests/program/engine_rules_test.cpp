@@ -85,13 +85,13 @@ TEST_CASE("traffic that runs beside the kernels is on the communication stream, 
       CAPTURE(overlap);
       const program::StepProgram program = program::compile(test::small_gpt(), plan);
       std::int64_t collectives = 0;
-      test::for_each_executed(program, [&](std::size_t, const Instruction& instruction, std::int64_t,
-                                           std::int64_t, Phase phase) {
-        if (instruction.group != Group::data_parallel) return;
-        ++collectives;
-        const bool beside = overlap && phase != Phase::step;
-        CHECK(instruction.stream == (beside ? Stream::communication : Stream::compute));
-      });
+      test::for_each_executed(
+          program, [&](std::size_t, const Instruction& instruction, std::int64_t, std::int64_t, Phase phase) {
+            if (instruction.group != Group::data_parallel) return;
+            ++collectives;
+            const bool beside = overlap && phase != Phase::step;
+            CHECK(instruction.stream == (beside ? Stream::communication : Stream::compute));
+          });
       CHECK(collectives > 0);
     }
   }

@@ -99,6 +99,50 @@ TEST_CASE("ranks that are threads of one process share its growth") {
   CHECK(reports::compare(prediction, measurement).ok());
 }
 
+TEST_CASE("times: traffic without waiting for other ranks, which has a row of its own") {
+  predict::Prediction prediction =
+      test::predicted("layers=4,hidden=64,heads=4,vocab=100", "gpus=4 tp=2 zero=1 seq=32", "cpu");
+  prediction.time = {};
+  prediction.time.seconds = 2;
+  prediction.time.compute_seconds = 1.5;
+  prediction.time.data_parallel_seconds = 0.25;
+  prediction.time.tensor_parallel_seconds = 0.05;
+  prediction.time.waiting_seconds = 0.5;
+  const auto exposed = [&](predict::ExposedPart part) -> double& {
+    return prediction.time.exposed_seconds[static_cast<std::size_t>(part)];
+  };
+  exposed(predict::ExposedPart::data_parallel) = 0.6;
+  exposed(predict::ExposedPart::tensor_parallel) = 0.2;
+  program::Measurement measurement = as_predicted(prediction, 4);  // measured steps of 2, 4 and 1 s
+  measurement.times = {{Op::matmul, Group::none, 3, 3.0, 0},
+                       {Op::all_reduce, Group::data_parallel, 3, 0.9, 0.6},
+                       {Op::all_gather, Group::data_parallel, 3, 0.6, 0.3},
+                       {Op::all_reduce, Group::tensor_parallel, 6, 0.6, 0.3}};
+  const auto check = [&](const std::string& key, double predicted, double measured) {
+    CAPTURE(key);
+    int found = 0;
+    for (const reports::ComparedTime& row : reports::compare_times(prediction, measurement)) {
+      if (row.key != key) continue;
+      ++found;
+      CHECK(row.predicted == doctest::Approx(predicted));
+      CHECK(row.measured == doctest::Approx(measured));
+    }
+    CHECK(found == 1);
+  };
+  check("time.step", 2, 2);
+  check("time.compute", 1.5, 3.0 / 3);
+  check("time.data_parallel", 0.25, (0.3 + 0.3) / 3);
+  check("time.tensor_parallel", 0.05, 0.3 / 3);
+  check("time.waiting", 0.5, (0.6 + 0.3 + 0.3) / 3);
+  check("time.exposed_share", (0.6 + 0.2) / 2, (0.9 + 0.6 + 0.6) / 7);
+
+  prediction.time.waiting_seconds = 0;
+  for (program::InstructionTime& time : measurement.times) time.waiting_seconds = 0;
+  for (const reports::ComparedTime& row : reports::compare_times(prediction, measurement)) {
+    CHECK(row.key != "time.waiting");
+  }
+}
+
 TEST_CASE("speed is that of the median measured step") {
   const predict::Prediction prediction =
       test::predicted("layers=4,hidden=64,heads=4,vocab=100", "gpus=2 zero=1 seq=32 micro_batch=3", "cpu");

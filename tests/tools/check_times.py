@@ -68,6 +68,11 @@ def seconds_text(time):
     return f"{1e3 * time['predicted']:>8.1f} {1e3 * time['measured']:>8.1f} {error:>+6.1f}"
 
 
+# Without an error: most of it is noise of the machine.
+def waiting_text(time):
+    return f"{1e3 * time['predicted']:>8.1f} {1e3 * time['measured']:>8.1f}" if time else f"{'':>17}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -82,7 +87,7 @@ def main():
         arguments.program, f"{folder}/mpi.yaml", arguments.mpi_profile, launcher, ["--ranks", "2"])
 
     errors = {"step": [], "traffic": []}
-    print(f"{'':76}{'step, ms':>24} {'traffic, ms':>24}  {'share that waits, %':>19}")
+    print(f"{'':76}{'step, ms':>24} {'traffic, ms':>24} {'waiting, ms':>17}  {'share that waits, %':>19}")
     for plans, words, profile in [
             (ONE_RANK, [], threads), (TWO_RANKS, [], threads), (TWO_PROCESSES, launcher, processes)]:
         for model, options in plans:
@@ -91,14 +96,15 @@ def main():
                 arguments.steps, "-o", "json"]))
             times = {time["key"]: time for time in record["times"]}
             traffic = times.get("time.data_parallel") or times.get("time.tensor_parallel")
+            waiting = times.get("time.waiting")
             share = times.get("time.exposed_share")
             errors["step"].append(abs(times["time.step"]["relative_error"]))
             if traffic:
                 errors["traffic"].append(abs(traffic["relative_error"]))
             name = f"{'mpirun ' if words else ''}{model} {options}"
             shares = f"{100 * share['predicted']:>9.1f} {100 * share['measured']:>9.1f}" if share else ""
-            print(f"{name[:75]:<76}{seconds_text(times['time.step'])} {seconds_text(traffic)}  {shares}",
-                  flush=True)
+            print(f"{name[:75]:<76}{seconds_text(times['time.step'])} {seconds_text(traffic)} "
+                  f"{waiting_text(waiting)}  {shares}", flush=True)
     for what, values in errors.items():
         print(f"{what}: median {100 * statistics.median(values):.1f} %, largest {100 * max(values):.1f} % "
               f"of {len(values)}")
