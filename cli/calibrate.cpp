@@ -162,7 +162,7 @@ class Calibration {
         of_skews(skews.size());
     for (std::int64_t round = 1; round <= settings_.rounds; ++round) {
       run_all(kernels, of_kernels, round, group);
-      run_all(collectives, of_collectives, round, group);
+      run_all(collectives, of_collectives, round, group, Waiting::without);
       run_all(skews, of_skews, round, group);
     }
     if (group.rank() != 0) return;
@@ -176,19 +176,27 @@ class Calibration {
     device_.calibrated.push_back(tables.rates(ranks.size, source(ranks.size), skew));
   }
 
+  enum class Waiting { included, without };  // for other ranks, in the seconds of collectives
+
   void run_all(const std::vector<calibrate::Probe>& probes, std::vector<calibrate::Repeats>& times,
-               std::int64_t round, Communicator& group) const {
+               std::int64_t round, Communicator& group, Waiting waiting = Waiting::included) const {
     for (std::size_t i = 0; i < probes.size(); ++i) {
       if (group.rank() == 0 && progress_ != nullptr) {
         *progress_ << fmt::format("zeroplan: {}, round {} of {}: {}", reports::counted(group.size(), "rank"),
                                   round, settings_.rounds, probes[i].what)
                    << std::endl;
       }
-      times[i].push_back(calibrate::mean_of(run(probes[i], group)));
+      const executor::ProbeTimes result = run(probes[i], group);
+      std::vector<double> seconds = calibrate::mean_of(result.repeats);
+      if (waiting == Waiting::without) {
+        const std::vector<double> waited = calibrate::mean_of(result.waiting);
+        for (std::size_t k = 0; k < seconds.size(); ++k) seconds[k] -= waited[k];
+      }
+      times[i].push_back(std::move(seconds));
     }
   }
 
-  calibrate::Repeats run(const calibrate::Probe& probe, Communicator& group) const {
+  executor::ProbeTimes run(const calibrate::Probe& probe, Communicator& group) const {
     const predict::MemoryProfile memory = predict::read_memory(probe.program);
     executor::Probe run;
     run.plan = {probe.program, {memory.peak, memory.host_peak, true}};
@@ -208,7 +216,7 @@ class Calibration {
         workspace = describe::Figure{bytes, source(group.size()), {}, false};
       }
     }
-    return std::move(result.repeats);
+    return result;
   }
 
   const Settings& settings_;

@@ -13,6 +13,7 @@
 
 #include "executor/error.hpp"
 #include "executor/process_memory.hpp"
+#include "executor/waiting.hpp"
 
 namespace zeroplan::executor {
 
@@ -117,32 +118,6 @@ StepResult checked_step(const TrainingJob& job, Rank& rank, BatchSource& batches
   }
 }
 
-// Adds how long this rank waited in each instruction. The rank of a group that is in a call shortest came
-// last and waited for none; what the others took beyond it was waiting. Every rank of the group must call it.
-void add_waiting(std::vector<double>& of_instruction, const std::vector<Profile::Call>& calls,
-                 Communicator* group) {
-  if (group == nullptr || calls.empty()) return;
-  std::vector<float> least;  // negated, as there is a maximum only
-  least.reserve(calls.size());
-  for (const Profile::Call& call : calls) least.push_back(-call.seconds);
-  group->all_reduce({reinterpret_cast<std::byte*>(least.data()), program::DataType::fp32,
-                     static_cast<Elements>(least.size())},
-                    Reduction::maximum);
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    of_instruction[calls[i].instruction] += static_cast<double>(calls[i].seconds + least[i]);
-  }
-}
-
-std::vector<double> measure_waiting(const Rank& rank, const Profile& profile) {
-  std::vector<double> of_instruction(profile.of_instruction.size());
-  const auto calls = [&](Group group) -> const auto& {
-    return profile.collectives[static_cast<std::size_t>(group)];
-  };
-  add_waiting(of_instruction, calls(Group::data_parallel), rank.data_parallel());
-  add_waiting(of_instruction, calls(Group::tensor_parallel), rank.tensor_parallel());
-  return of_instruction;
-}
-
 // Alike instructions together, in the order of the program.
 std::vector<program::InstructionTime> times_of(const program::StepProgram& step, const Profile& profile,
                                                const std::vector<double>& waiting) {
@@ -235,7 +210,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   own.process_growth_bytes = peak_resident_bytes() - resident_before;
   measure_memory(own, rank);
   const Profile& profile = rank.interpreter().profile();
-  measurement.times = times_of(rank.program(), profile, measure_waiting(rank, profile));
+  measurement.times = times_of(rank.program(), profile, measure_waiting(rank));
   measurement.of_rank = gathered(own, world);
   if (!job.save.empty()) {
     save_checkpoint(job.save, job.identity,

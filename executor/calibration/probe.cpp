@@ -4,6 +4,7 @@
 
 #include "executor/batches.hpp"
 #include "executor/rank.hpp"
+#include "executor/waiting.hpp"
 
 namespace zeroplan::executor {
 
@@ -11,13 +12,18 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1;
 
-std::vector<double> seconds_of(const Profile& profile) {
+// Of one call each: what all of them took, and `waiting`, of all of them.
+void add_repeat(ProbeTimes& times, const Profile& profile, std::vector<double> waiting) {
   std::vector<double> seconds;
-  seconds.reserve(profile.of_instruction.size());
-  for (const Profile::Time& time : profile.of_instruction) {
-    seconds.push_back(time.calls > 0 ? time.seconds / static_cast<double>(time.calls) : 0);
+  seconds.reserve(waiting.size());
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    const Profile::Time& time = profile.of_instruction[i];
+    const double calls = time.calls > 0 ? static_cast<double>(time.calls) : 1;
+    seconds.push_back(time.seconds / calls);
+    waiting[i] /= calls;
   }
-  return seconds;
+  times.repeats.push_back(std::move(seconds));
+  times.waiting.push_back(std::move(waiting));
 }
 
 }  // namespace
@@ -32,7 +38,8 @@ ProbeTimes run_probe(Probe probe, std::unique_ptr<Device> device, Communicator& 
     rank.interpreter().clear_profile();
     world.barrier();
     rank.step(probe.settings, *batches);
-    if (i >= probe.warm_up) times.repeats.push_back(seconds_of(rank.interpreter().profile()));
+    std::vector<double> waiting = measure_waiting(rank);
+    if (i >= probe.warm_up) add_repeat(times, rank.interpreter().profile(), std::move(waiting));
   }
   times.workspace_bytes = rank.device().workspace_bytes();
   return times;

@@ -26,6 +26,7 @@ struct ProbeTimes {
   // Seconds of each instruction by its index, the mean of its calls in one repeat, on this rank; 0 where it
   // did not run.
   std::vector<std::vector<double>> repeats;
+  std::vector<std::vector<double>> waiting;  // of those: for other ranks
   Bytes workspace_bytes = 0;  // of the device, afterwards
 };
 
