@@ -27,7 +27,7 @@ struct ProbeTimes {
   // did not run.
   std::vector<std::vector<double>> repeats;
   std::vector<std::vector<double>> waiting;  // of those: for other ranks
-  Bytes workspace_bytes = 0;  // of the device, afterwards
+  Bytes workspace_bytes = 0;                 // of the device, afterwards
 };
 
 // Every rank of `world` calls it with its own program; they meet before each repeat.
