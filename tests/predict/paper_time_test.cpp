@@ -217,7 +217,7 @@ TEST_CASE("paper time: 19 of 28 bars of ZeRO within 15 %, the others by name; al
   CHECK(zero == 28);
   CHECK(baseline == 11);
   std::sort(errors.begin(), errors.end());
-  CHECK((errors[13] + errors[14]) / 2 <= 0.115);
+  CHECK((errors[13] + errors[14]) / 2 <= 0.11);
 }
 
 TEST_CASE("paper time: Figure 2, ZeRO is faster at every size; all 131 pairs in order") {
