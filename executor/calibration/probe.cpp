@@ -38,8 +38,7 @@ ProbeTimes run_probe(Probe probe, std::unique_ptr<Device> device, Communicator& 
     rank.interpreter().clear_profile();
     world.barrier();
     rank.step(probe.settings, *batches);
-    std::vector<double> waiting = measure_waiting(rank);
-    if (i >= probe.warm_up) add_repeat(times, rank.interpreter().profile(), std::move(waiting));
+    if (i >= probe.warm_up) add_repeat(times, rank.interpreter().profile(), measure_waiting(rank));
   }
   times.workspace_bytes = rank.device().workspace_bytes();
   return times;

@@ -14,21 +14,28 @@ using describe::Fabric;
 using describe::Figure;
 using describe::Node;
 
-// A GPU of the file of runs, and the presets it stands for. `node`: of nodes with that many; the first entry
-// of a GPU is taken where none has.
+constexpr std::string_view kOmniPath = "Omni-Path";
+
+// A GPU of the file of runs, and the presets it stands for. `per_node`: of nodes with that many; the first
+// entry of a GPU is taken where none has. `network`: only where the run's has it.
 struct Gpu {
   std::string_view family;
   double memory_gb;
   std::int64_t per_node;
   std::string_view preset;
+  std::string_view network = {};
 };
-constexpr std::array kGpus{Gpu{"V100", 32, 8, "p3dn"},         Gpu{"V100", 32, 16, "dgx2"},
-                           Gpu{"V100", 16, 8, "dgx1"},         Gpu{"A100", 80, 8, "dgx-a100"},
-                           Gpu{"A100", 40, 8, "p4d"},          Gpu{"H100", 80, 8, "dgx-h100"},
-                           Gpu{"H200", 141, 8, "p5en"},        Gpu{"B200", 180, 8, "p6-b200"},
-                           Gpu{"RTX 3090", 24, 1, "rtx-3090"}, Gpu{"RTX 4090", 24, 1, "rtx-4090"}};
-constexpr std::string_view kOmniPath = "Omni-Path";
-constexpr Gpu kOmniPathNode{"V100", 32, 4, "jean-zay-v100"};
+constexpr std::array kGpus{Gpu{"V100", 32, 8, "p3dn"},
+                           Gpu{"V100", 32, 16, "dgx2"},
+                           Gpu{"V100", 16, 8, "dgx1"},
+                           Gpu{"A100", 80, 8, "dgx-a100"},
+                           Gpu{"A100", 40, 8, "p4d"},
+                           Gpu{"H100", 80, 8, "dgx-h100"},
+                           Gpu{"H200", 141, 8, "p5en"},
+                           Gpu{"B200", 180, 8, "p6-b200"},
+                           Gpu{"RTX 3090", 24, 1, "rtx-3090"},
+                           Gpu{"RTX 4090", 24, 1, "rtx-4090"},
+                           Gpu{"V100", 32, 4, "jean-zay-v100", kOmniPath}};
 constexpr std::array kPcieGpus{Gpu{"A100", 80, 8, "a100-pcie-80gb"}, Gpu{"A100", 40, 8, "a100-pcie-40gb"},
                                Gpu{"H100", 80, 8, "h100-pcie"}};
 
@@ -39,6 +46,7 @@ const Gpu* find_gpu(const Run& run, const std::array<Gpu, n>& list) {
   const Gpu* found = nullptr;
   for (const Gpu& gpu : list) {
     if (gpu.family != run.gpu_family || gpu.memory_gb != run.gpu_memory_gb.value_or(gpu.memory_gb)) continue;
+    if (!gpu.network.empty() && !mentions(run.interconnect, gpu.network)) continue;
     if (gpu.per_node == run.gpus_per_node.value_or(gpu.per_node)) return &gpu;
     if (found == nullptr) found = &gpu;
   }
@@ -125,10 +133,6 @@ Node plain_node(const Run& run, const Cluster& cluster) {
 std::string hardware_of(const Run& run) {
   if (run.gpu_family.empty()) throw NotModelled{"GPU not stated"};
   if (run.gpu_family == "mixed") throw NotModelled{"a mixture of GPUs"};
-  const bool is_omni_path = mentions(run.interconnect, kOmniPath) && run.gpu_family == kOmniPathNode.family &&
-                            run.gpus_per_node == kOmniPathNode.per_node &&
-                            run.gpu_memory_gb.value_or(kOmniPathNode.memory_gb) == kOmniPathNode.memory_gb;
-  if (is_omni_path) return std::string(kOmniPathNode.preset);
   const Gpu* gpu = is_pcie(run) ? find_gpu(run, kPcieGpus) : nullptr;
   if (gpu == nullptr) gpu = find_gpu(run, kGpus);
   if (gpu == nullptr) throw NotModelled{"no hardware preset for " + gpu_label(run)};

@@ -9,6 +9,8 @@
 
 namespace zeroplan::describe {
 
+// Memory traffic of a fused loss for each logit: fp32 logits read twice and, for the 16-bit gradient, once
+// more.
 inline constexpr double kFusedLossBytes = 4 + 4 + (4 + 2);
 
 // What a training framework does in its own way, as data (planner/program/engines/*.yaml, each field with its
@@ -75,8 +77,7 @@ struct Engine {
   // The fused softmax takes multiples of so many heads x sequences; others go through five kernels. 0: there
   // is none.
   std::int64_t fused_softmax_batches = 1;
-  // Memory traffic of the loss for each logit, forward and backward. A fused one reads fp32 logits twice and,
-  // for the 16-bit gradient, once more.
+  // Memory traffic of the loss for each logit, forward and backward.
   double loss_bytes_per_logit = kFusedLossBytes;
   // Traffic of activations, rotary embeddings, softmax, dropout and loss over fused kernels', on an A100.
   double elementwise_factor = 1;

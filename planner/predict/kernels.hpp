@@ -21,8 +21,8 @@ struct KernelRates {
   double slowdown = 0;      // of kernels by a collective beside them, over the collective's time
   bool one_stream = false;  // nothing runs beside anything else
   std::int64_t fused_softmax_batches = 1;  // as Engine's
-  double elementwise_factor = 1;           // as Engine's
-  double loss_factor = 1;                  // traffic of the loss over that of a fused one
+  double elementwise_factor = 1;           // Engine's, on this device
+  double loss_factor = 1;                  // time of the loss over that of a fused one
 };
 
 // Dense peak of the units that a plan in this precision multiplies with, TFLOPS; fp32 is plain fp32, not

@@ -47,6 +47,22 @@ std::vector<std::string> documented_fits() {
   return found;
 }
 
+// The working folder while it lives: documented commands write their files there.
+class EmptyWorkingFolder {
+ public:
+  EmptyWorkingFolder() { std::filesystem::current_path(folder_.path()); }
+  ~EmptyWorkingFolder() {
+    std::error_code ignored;
+    std::filesystem::current_path(before_, ignored);
+  }
+  EmptyWorkingFolder(const EmptyWorkingFolder&) = delete;
+  EmptyWorkingFolder& operator=(const EmptyWorkingFolder&) = delete;
+
+ private:
+  std::filesystem::path before_ = std::filesystem::current_path();
+  TemporaryFolder folder_;
+};
+
 void check_answer(const std::string& command) {
   CAPTURE(command);
   const CommandResult result = run_command(command);
@@ -72,6 +88,7 @@ void check_answer(const std::string& command) {
 TEST_CASE("every documented fit answers by the schema") {
   const std::vector<std::string> commands = documented_fits();
   CHECK(commands.size() >= 4);
+  const EmptyWorkingFolder folder;
   for (const std::string& command : commands) check_answer(command);
 }
 

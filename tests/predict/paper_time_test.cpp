@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -169,8 +170,7 @@ struct Exception {
   double least, most;  // error
 };
 
-template <class Exceptions>
-void check_within(const Bar& bar, double tolerance, const Exceptions& exceptions) {
+void check_within(const Bar& bar, double tolerance, std::span<const Exception> exceptions = {}) {
   CAPTURE(bar.name);
   CAPTURE(bar.predicted);
   CAPTURE(bar.measured);
@@ -211,7 +211,7 @@ TEST_CASE("paper time: 19 of 28 bars of ZeRO within 15 %, the others by name; al
       check_within(bar, 0.15, kZeroExceptions);
       errors.push_back(std::abs(bar.error()));
     } else {
-      check_within(bar, 0.16, std::array<Exception, 0>{});
+      check_within(bar, 0.16);
     }
   }
   CHECK(zero == 28);
@@ -237,7 +237,7 @@ TEST_CASE("paper time: Figure 2, ZeRO is faster at every size; all 131 pairs in 
   CHECK(order.text().empty());
 }
 
-TEST_CASE("paper time: Figure 3 is superlinear from 64 to 256 GPUs, and no more at 400") {
+TEST_CASE("paper time: Figure 3 is superlinear from 64 to 256 GPUs, and hardly more at 400") {
   const describe::Document paper = reference("zero_paper.yaml");
   const std::vector<Bar> bars = figure_3(paper.root);
   REQUIRE(bars.size() == 4);
