@@ -13,8 +13,8 @@ Answer compare(const Request& request) {
   const std::string& hardware = hardware_argument(request);
   const describe::Model model = describe::resolve_model(argument);
   const describe::ResolvedPlan resolved = describe::resolve_plan(request.options, model, hardware);
-  return {reports::compare_report(version(), model, resolved, solve::strategies(model, resolved), goal),
-          kYes};
+  const std::vector<solve::Strategy> rows = solve::strategies(model, request.options, hardware);
+  return {reports::compare_report({version(), argument, hardware, model, resolved, rows, goal}), kYes};
 }
 
 }  // namespace zeroplan::cli

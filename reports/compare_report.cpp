@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <utility>
 
+#include "reports/command_line.hpp"
 #include "reports/inputs.hpp"
 #include "reports/numbers.hpp"
 #include "reports/speed.hpp"
@@ -31,11 +33,15 @@ std::string verdict_text(predict::Verdict verdict) {
   return {};
 }
 
-Data row_data(const Strategy& strategy, const describe::Cluster& cluster, const predict::TrainingGoal& goal) {
+std::string command_of(const Strategy& strategy, const CompareAnswer& answer) {
+  return command_line("fit", answer.model_argument, answer.hardware_argument, strategy.options);
+}
+
+Data row_data(const Strategy& strategy, const CompareAnswer& answer) {
   Data row = Data::map();
   row.set("strategy", strategy.name).set("possible", strategy.prediction.has_value());
   if (!strategy.prediction) return row.set("reason", strategy.not_possible);
-  const describe::Plan& plan = strategy.plan;
+  const describe::Plan& plan = strategy.resolved->plan;
   const predict::Prediction& prediction = *strategy.prediction;
   row.set("data_parallel", plan.data_parallel)
       .set("tensor_parallel", plan.tensor_parallel)
@@ -51,7 +57,8 @@ Data row_data(const Strategy& strategy, const describe::Cluster& cluster, const 
       .set("tensor_parallel_traffic_bytes", prediction.traffic.sent_bytes(Group::tensor_parallel))
       .set("host_bytes_per_gpu", prediction.host_bytes_per_device)
       .set("host_bytes_per_node", prediction.host_bytes_per_node);
-  set_speed(row, {prediction, plan, cluster, goal});
+  set_speed(row, {prediction, plan, strategy.resolved->cluster, answer.goal});
+  row.set("command", command_of(strategy, answer));
   return row;
 }
 
@@ -59,7 +66,7 @@ std::vector<Cell> row_cells(const Strategy& strategy) {
   if (!strategy.prediction) {
     return {strategy.name, std::string("-"), {}, {}, {}, std::string("-"), {}, {}, {}, {}};
   }
-  const describe::Plan& plan = strategy.plan;
+  const describe::Plan& plan = strategy.resolved->plan;
   const predict::Prediction& prediction = *strategy.prediction;
   const auto host = static_cast<double>(prediction.host_bytes_per_node);
   const double model_traffic = prediction.traffic.sent_bytes(Group::tensor_parallel);
@@ -134,14 +141,14 @@ void add_column(Table& table, const TimeColumn& column, const std::vector<std::o
 }
 
 // The times of the strategies that are possible, or why there are none.
-void add_times(std::vector<Block>& blocks, const std::vector<Strategy>& strategies,
-               const describe::Cluster& cluster, const predict::TrainingGoal& goal) {
+void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
   Table table{{{"strategy", false}}, {}, {}};
   std::string no_time;
   std::vector<std::pair<const predict::StepTime*, TrainingMetrics>> rows;
-  for (const Strategy& strategy : strategies) {
+  for (const Strategy& strategy : answer.strategies) {
     if (!strategy.prediction) continue;
-    const TimedPlan timed{*strategy.prediction, strategy.plan, cluster, goal};
+    const TimedPlan timed{*strategy.prediction, strategy.resolved->plan, strategy.resolved->cluster,
+                          answer.goal};
     if (const std::optional<TrainingMetrics> metrics = metrics_of(timed)) {
       rows.emplace_back(&strategy.prediction->time, *metrics);
       table.rows.push_back({strategy.name});
@@ -149,7 +156,7 @@ void add_times(std::vector<Block>& blocks, const std::vector<Strategy>& strategi
       no_time = no_time_sentence(timed);
     }
   }
-  for (const TimeColumn& column : time_columns(goal)) {
+  for (const TimeColumn& column : time_columns(answer.goal)) {
     std::vector<std::optional<double>> numbers;
     numbers.reserve(rows.size());
     for (const auto& [time, metrics] : rows) numbers.push_back(column.number(*time, metrics));
@@ -163,11 +170,86 @@ void add_times(std::vector<Block>& blocks, const std::vector<Strategy>& strategi
   if (!no_time.empty()) blocks.emplace_back(Paragraph{std::move(no_time)});
 }
 
+void add_fastest(std::vector<Block>& blocks, const CompareAnswer& answer, const Strategy* fastest) {
+  if (fastest != nullptr) {
+    const bool tight = fastest->prediction->verdict == predict::Verdict::tight;
+    blocks.emplace_back(Paragraph{fmt::format("The fastest of those that fit, by tokens/s, is {}{}:",
+                                              fastest->name, tight ? ", which fits tightly" : "")});
+    blocks.emplace_back(Commands{{command_of(*fastest, answer)}});
+    return;
+  }
+  const auto fits = [](const Strategy& strategy) {
+    return strategy.prediction && strategy.prediction->fits();
+  };
+  const bool any = std::any_of(answer.strategies.begin(), answer.strategies.end(), fits);
+  blocks.emplace_back(
+      Paragraph{any ? "Which of those that fit is the fastest is not known, because their times are not."
+                    : "None of them is known to fit."});
+}
+
+// ---- what was assumed ----
+
+// Keys that a strategy is about, or that the table shows for each.
+constexpr std::array<std::string_view, 3> kShownByRow{"dp", "tp", "zero"};
+// Keys of the devices and the batch, which all strategies share: as the user's own plan has them.
+constexpr std::array<std::string_view, 5> kShared{"gpus", "nodes", "micro_batch", "grad_accum",
+                                                  "global_batch"};
+
+template <std::size_t n>
+bool is_among(const std::array<std::string_view, n>& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+struct SharedAssumption {
+  describe::Assumption assumption;
+  std::vector<std::string> strategies;  // that it was made for
+};
+
+// "; of ZeRO-3", or "; not of ZeRO-3" where that is shorter; nothing where it is all of them.
+std::string of_which(const std::vector<std::string>& some, const std::vector<std::string>& all) {
+  std::vector<std::string> others;
+  for (const std::string& name : all) {
+    if (std::find(some.begin(), some.end(), name) == some.end()) others.push_back(name);
+  }
+  if (others.empty()) return "";
+  if (others.size() < some.size()) return fmt::format("; not of {}", fmt::join(others, ", "));
+  return fmt::format("; of {}", fmt::join(some, ", "));
+}
+
+// One line for what was assumed for every strategy; what was assumed for some of them names these.
+std::vector<describe::Assumption> shared_assumptions(const CompareAnswer& answer) {
+  std::vector<SharedAssumption> found;
+  std::vector<std::string> possible;
+  for (const Strategy& strategy : answer.strategies) {
+    if (!strategy.prediction) continue;
+    possible.push_back(strategy.name);
+    for (const describe::Assumption& assumption : strategy.resolved->assumptions) {
+      if (is_among(kShownByRow, assumption.key) || is_among(kShared, assumption.key)) continue;
+      const auto same = std::find_if(found.begin(), found.end(), [&](const SharedAssumption& other) {
+        return other.assumption.key == assumption.key && other.assumption.value == assumption.value &&
+               other.assumption.reason == assumption.reason;
+      });
+      if (same == found.end()) {
+        found.push_back({assumption, {strategy.name}});
+      } else {
+        same->strategies.push_back(strategy.name);
+      }
+    }
+  }
+  std::vector<describe::Assumption> result;
+  for (const describe::Assumption& assumption : answer.resolved.assumptions) {
+    if (is_among(kShared, assumption.key)) result.push_back(assumption);
+  }
+  for (SharedAssumption& shared : found) {
+    shared.assumption.reason += of_which(shared.strategies, possible);
+    result.push_back(std::move(shared.assumption));
+  }
+  return result;
+}
+
 }  // namespace
 
-Report compare_report(std::string_view version, const describe::Model& model,
-                      const describe::ResolvedPlan& resolved, const std::vector<Strategy>& strategies,
-                      const predict::TrainingGoal& goal) {
+Report compare_report(const CompareAnswer& answer) {
   Report report;
   Data rows = Data::list();
   Table table{{{"strategy", false},
@@ -179,32 +261,43 @@ Report compare_report(std::string_view version, const describe::Model& model,
                {"DP Psi"},
                {"DP GB"},
                {"MP GB"},
-               {"host GB/node"}},
+               {"host GB"}},
               {},
               {}};
   std::vector<Block> reasons;
-  for (const Strategy& strategy : strategies) {
-    rows.add(row_data(strategy, resolved.cluster, goal));
+  for (const Strategy& strategy : answer.strategies) {
+    rows.add(row_data(strategy, answer));
     table.rows.push_back(row_cells(strategy));
     if (!strategy.prediction) {
       reasons.emplace_back(
           Paragraph{fmt::format("{} is not possible: {}.", strategy.name, strategy.not_possible)});
     }
   }
-  add_inputs(report.blocks, model, resolved);
+  describe::ResolvedPlan shown = answer.resolved;
+  shown.assumptions = shared_assumptions(answer);
+  const Strategy* fastest = solve::fastest_that_fits(answer.strategies);
+  add_inputs(report.blocks, answer.model, answer.resolved);
   report.blocks.emplace_back(std::move(table));
   report.blocks.emplace_back(
-      Paragraph{"Memory is per GPU, traffic is sent per GPU and step. Psi: elements per parameter of the "
-                "rank, as in the ZeRO paper."});
+      Paragraph{"Memory is per GPU, traffic is sent per GPU and step, host GB is a node's. Psi: elements per "
+                "parameter of the rank, as in the ZeRO paper."});
+  if (answer.resolved.plan.tensor_parallel == 1) {
+    report.blocks.emplace_back(
+        Paragraph{"With MP, tp is the fastest that fits of those inside a node; --tp sets it."});
+  }
   for (Block& reason : reasons) report.blocks.push_back(std::move(reason));
-  add_times(report.blocks, strategies, resolved.cluster, goal);
-  add_assumptions(report.blocks, model, resolved);
+  add_times(report.blocks, answer);
+  add_fastest(report.blocks, answer, fastest);
+  add_assumptions(report.blocks, answer.model, shown);
+  Data result = Data::map();
+  result.set("fastest", fastest == nullptr ? Data() : Data(fastest->name));
+  result.set("strategies", std::move(rows));
   report.data = Data::map()
                     .set("schema", "zeroplan.compare/1")
-                    .set("version", version)
-                    .set("inputs", inputs_data(model, resolved))
-                    .set("assumed", assumed_data(resolved.assumptions))
-                    .set("result", Data::map().set("strategies", std::move(rows)));
+                    .set("version", answer.version)
+                    .set("inputs", inputs_data(answer.model, answer.resolved))
+                    .set("assumed", assumed_data(shown.assumptions))
+                    .set("result", std::move(result));
   report.rows = "result.strategies";
   return report;
 }

@@ -9,9 +9,19 @@
 
 namespace zeroplan::reports {
 
-// Schema zeroplan.compare/1: one row per strategy. `resolved` is the user's own plan.
-Report compare_report(std::string_view version, const describe::Model& model,
-                      const describe::ResolvedPlan& resolved, const std::vector<solve::Strategy>& strategies,
-                      const predict::TrainingGoal& goal = {});
+// Strategies and the plan they are made from, the user's own. Refers to what it is made from.
+struct CompareAnswer {
+  std::string_view version;
+  std::string_view model_argument;  // as the user wrote them: for the commands of the rows
+  std::string_view hardware_argument;
+  const describe::Model& model;
+  const describe::ResolvedPlan& resolved;
+  const std::vector<solve::Strategy>& strategies;
+  predict::TrainingGoal goal{};
+};
+
+// Schema zeroplan.compare/1: one row per strategy, with the command whose answer it is, and which of those
+// that fit is the fastest.
+Report compare_report(const CompareAnswer& answer);
 
 }  // namespace zeroplan::reports

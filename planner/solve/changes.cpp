@@ -158,19 +158,25 @@ PlanOptions options_for(const Plan& plan, const Plan& start, PlanOptions options
     options.offload_activations = plan.offload_activations;
   if (plan.tensor_parallel != start.tensor_parallel || plan.devices() != start.devices()) {
     options.gpus = plan.devices();
-    options.nodes.reset();
+    if (plan.devices() != start.devices()) options.nodes.reset();
     options.dp.reset();
     if (plan.tensor_parallel != start.tensor_parallel) options.tp = plan.tensor_parallel;
   }
   if (plan.micro_batch != start.micro_batch) options.micro_batch = plan.micro_batch;
   if (plan.micro_batch != start.micro_batch || plan.gradient_accumulation != start.gradient_accumulation ||
       plan.data_parallel != start.data_parallel) {
+    // A micro-batch that followed from the global batch would not follow any more.
+    if (options.global_batch && plan.micro_batch != 1) options.micro_batch = plan.micro_batch;
     options.global_batch.reset();
     options.grad_accum.reset();
     if (plan.gradient_accumulation != 1) options.grad_accum = plan.gradient_accumulation;
   }
+  return options;
+}
+
+PlanOptions as_on_command_line(PlanOptions options, const Plan& plan) {
   if (options.bucket_elements || options.bucket_from_hidden) {
-    options.bucket = plan.bucket_bytes;
+    if (!options.bucket && plan.constant_buffers) options.bucket = plan.bucket_bytes;
     options.bucket_elements.reset();
     options.bucket_from_hidden = false;
   }

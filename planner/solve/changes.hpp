@@ -42,8 +42,13 @@ bool replaces(ChangeKind later, ChangeKind earlier);
 // possible. Requires devices % degree == 0.
 describe::Plan with_tensor_parallel(describe::Plan plan, std::int64_t degree);
 
-// The options that ask for `plan` where the user's own, `options`, resolved to `start`.
+// The options that ask for `plan` where the user's own, `options`, resolved to `start`. What differs is said;
+// what the user left open and is the same in both stays open.
 describe::PlanOptions options_for(const describe::Plan& plan, const describe::Plan& start,
                                   describe::PlanOptions options);
+
+// `options`, which resolved to `plan`, with what no option of the command line can say in words that one can:
+// a bucket in elements, or from the hidden size, in bytes. They resolve to the same plan.
+describe::PlanOptions as_on_command_line(describe::PlanOptions options, const describe::Plan& plan);
 
 }  // namespace zeroplan::solve

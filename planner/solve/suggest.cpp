@@ -59,6 +59,7 @@ struct Searcher {
     Suggestion suggestion{options_for(change.plan, start.plan, options), change.what, change.cost, 0, 0};
     try {
       const describe::ResolvedPlan resolved = describe::resolve_plan(suggestion.options, model, hardware);
+      suggestion.options = as_on_command_line(suggestion.options, resolved.plan);
       const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
       suggestion.peak_bytes = prediction.peak_bytes;
       suggestion.capacity_bytes = prediction.capacity_bytes;

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "planner/solve/strategies.hpp"
-
 using namespace zeroplan;
 
 namespace {
@@ -92,34 +90,4 @@ TEST_CASE("a combination when no single change is enough") {
   without.partition_activations.reset();
   without.offload_activations.reset();
   CHECK(!predict_options(model, without, "dgx-h100").fits());
-}
-
-TEST_CASE("strategies: the rows of the paper, on the devices of the user") {
-  const describe::Model model = describe::resolve_model("params=7.5B");
-  const describe::PlanOptions options = options_of({"", "", 64, 1});
-  const describe::ResolvedPlan resolved = describe::resolve_plan(options, model, "v100-32gb");
-  const std::vector<solve::Strategy> rows = solve::strategies(model, resolved);
-  REQUIRE(rows.size() == 9);
-  for (const solve::Strategy& row : rows) {
-    CAPTURE(row.name);
-    REQUIRE(row.prediction.has_value());
-    CHECK(row.plan.devices() == 64);
-  }
-  // GB of model states: Figure 1, rounded there to a tenth.
-  const auto states = [&](std::size_t row) {
-    return static_cast<double>(rows[row].prediction->model_state_bytes) / kGB;
-  };
-  CHECK(states(0) == doctest::Approx(120).epsilon(0.001));
-  CHECK(states(2) == doctest::Approx(31.4).epsilon(0.002));
-  CHECK(states(3) == doctest::Approx(16.6).epsilon(0.003));
-  CHECK(states(4) == doctest::Approx(1.9).epsilon(0.02));
-}
-
-TEST_CASE("a strategy that breaks a rule says which") {
-  const describe::Model model = describe::resolve_model("gpt2-xl");  // 25 heads
-  const describe::PlanOptions options = options_of({"", "", 16, 1});
-  const describe::ResolvedPlan resolved = describe::resolve_plan(options, model, "dgx2");
-  const std::vector<solve::Strategy> rows = solve::strategies(model, resolved);
-  CHECK(!rows[1].prediction);
-  CHECK(rows[1].not_possible.find("25") != std::string::npos);
 }
