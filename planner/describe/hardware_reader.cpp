@@ -80,6 +80,15 @@ void check_network(MapReader& reader, const Node& node) {
   }
 }
 
+// Out of a node goes what its interfaces carry together, where the file does not say less.
+void take_network(Node& node) {
+  if (node.internode_gbytes_per_s || !node.nics || !node.nic_gbits_per_s) return;
+  Figure wire = *node.nic_gbits_per_s;
+  wire.value = node.nics->value * node.nic_gbits_per_s->value / 8;
+  wire.note = "nics x nic_gbits_per_s / 8, one direction";
+  node.internode_gbytes_per_s = std::move(wire);
+}
+
 void read_node(MapReader& reader, HardwareDescription& into) {
   Node node;
   Heading heading = read_heading(reader);
@@ -106,6 +115,7 @@ void read_node(MapReader& reader, HardwareDescription& into) {
   node.attained_collectives = read_attained_collectives(reader);
   node.note = reader.string("note").value_or("");
   check_network(reader, node);
+  take_network(node);
   into.node = std::move(node);
 }
 

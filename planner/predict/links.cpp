@@ -140,38 +140,72 @@ double cube_mesh_links(double ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 4 : 
 
 bool over_pcie(const Cluster& cluster) {
   if (cluster.node && cluster.node->fabric == Fabric::pcie) return true;
+  if (cluster.node && cluster.node->link_gbytes_per_s_per_device) return false;
   return value_or(cluster.device.nvlink_gbytes_per_s, 0) == 0;
+}
+
+// The data sheet's rate of a device's links, as the device has it and as it is in this node.
+std::optional<double> link_of_device(const Cluster& cluster) {
+  const describe::Device& device = cluster.device;
+  const auto& figure = over_pcie(cluster) ? device.pcie_gbytes_per_s : device.nvlink_gbytes_per_s;
+  return figure ? std::optional(figure->value) : std::nullopt;
+}
+
+std::optional<double> link_in_node(const Cluster& cluster) {
+  if (cluster.node && cluster.node->link_gbytes_per_s_per_device)
+    return cluster.node->link_gbytes_per_s_per_device->value;
+  return link_of_device(cluster);
+}
+
+// What is known of a device's links, measured or counted by NCCL, is of the device's own; in a node whose
+// links are slower or faster it is in proportion.
+double link_ratio(const Cluster& cluster) {
+  const double own = link_of_device(cluster).value_or(0);
+  return own > 0 ? link_in_node(cluster).value_or(own) / own : 1;
 }
 
 // By the figures of the links, GB/s; not a number where none is known.
 double link_rate(const Cluster& cluster, double ranks) {
   const describe::Device& device = cluster.device;
-  if (over_pcie(cluster)) return value_or(device.pcie_gbytes_per_s, kUnknown) * nccl::kPcieFraction;
+  const double link = link_in_node(cluster).value_or(kUnknown);
+  if (over_pcie(cluster)) return link * nccl::kPcieFraction;
   const bool cube_mesh = cluster.node && cluster.node->fabric == Fabric::cube_mesh;
   if (device.nvlink_links && device.nccl_link_gbytes_per_s) {
     const double links = device.nvlink_links->value;
-    return (cube_mesh ? std::min(links, cube_mesh_links(ranks)) : links) *
+    return link_ratio(cluster) * (cube_mesh ? std::min(links, cube_mesh_links(ranks)) : links) *
            device.nccl_link_gbytes_per_s->value;
   }
-  const double nvlink = value_or(device.nvlink_gbytes_per_s, kUnknown);
-  return nccl::kLinkFraction *
-         (cluster.node ? value_or(cluster.node->link_gbytes_per_s_per_device, nvlink) : nvlink);
+  return nccl::kLinkFraction * link;
+}
+
+// Bus bandwidth cannot be above the links it goes over, whatever an entry says; each rank sends the whole
+// vector once where a switch reduces it. Pairs that are bridged beside PCIe have links of their own.
+double link_limit(const Cluster& cluster, Collective collective, double ranks) {
+  const double bridge = over_pcie(cluster) ? value_or(cluster.device.nvlink_gbytes_per_s, kUnknown) : 0;
+  const double link = link_in_node(cluster).value_or(kUnknown);
+  if (std::isnan(bridge) || std::isnan(link)) return std::numeric_limits<double>::infinity();
+  const double in_switch = collective == Collective::all_reduce ? std::max(1.0, 2 * (ranks - 1) / ranks) : 1;
+  return in_switch * std::max(link, bridge);
 }
 
 // In-switch reduction (NVLS) makes an all-reduce faster than the links; gathers and scatters stay on the
 // ring.
 double node_rate(const Cluster& cluster, const Shape& shape, double ranks) {
-  const std::vector<AttainedCollective>* lists[] = {
-      cluster.node ? &cluster.node->attained_collectives : nullptr, &cluster.device.attained_collectives};
+  const struct {
+    const std::vector<AttainedCollective>* attained;
+    double ratio;  // of what is asked for to what was measured
+  } lists[] = {{cluster.node ? &cluster.node->attained_collectives : nullptr, 1},
+               {&cluster.device.attained_collectives, link_ratio(cluster)}};
   const bool bridged = over_pcie(cluster) && !(cluster.node && cluster.node->fabric == Fabric::shared_memory);
-  for (const auto* attained : lists) {
+  for (const auto& [attained, ratio] : lists) {
     if (attained == nullptr) continue;
     if (const double rate = attained_rate(*attained, shape, shape.collective, ranks, bridged); rate > 0)
-      return rate;
-    const double all_reduce = attained_rate(*attained, shape, Collective::all_reduce, ranks, bridged);
+      return std::min(ratio * rate, link_limit(cluster, shape.collective, ranks));
+    const double all_reduce = ratio * attained_rate(*attained, shape, Collective::all_reduce, ranks, bridged);
     if (all_reduce > 0) return bridged ? all_reduce : std::fmin(all_reduce, link_rate(cluster, ranks));
   }
-  return link_rate(cluster, ranks);
+  const double rate = link_rate(cluster, ranks);
+  return std::isnan(rate) ? rate : std::min(rate, link_limit(cluster, shape.collective, ranks));
 }
 
 // NCCL's form for a ring with its best protocol, and what measurements add.
@@ -223,11 +257,16 @@ WireRates wire_rates(const describe::Node& node, const Shape& shape) {
     const double wire = value_or(node.internode_gbytes_per_s, kUnknown) * nccl::kWireFraction;
     return {.group = wire, .node = wire, .measured = false};
   }
-  WireRates rates{.group = nearest->busbw_gbytes_per_s.back(),
-                  .node = 0,
-                  .measured = is_same(*nearest) && distance(*nearest) == 0};
+  // Not above the wire, which a tree of two nodes crosses once where a ring crosses it twice.
+  const double wire = value_or(node.internode_gbytes_per_s, std::numeric_limits<double>::infinity());
+  const auto rate_of = [&](const AttainedCollective& entry) {
+    const bool tree = entry.collective == Collective::all_reduce && entry.nodes == 2;
+    return std::min(entry.busbw_gbytes_per_s.back(), (tree ? 2 : 1) * wire);
+  };
+  WireRates rates{
+      .group = rate_of(*nearest), .node = 0, .measured = is_same(*nearest) && distance(*nearest) == 0};
   for (const AttainedCollective& entry : node.attained_collectives) {
-    if (entry.nodes > 1) rates.node = std::max(rates.node, entry.busbw_gbytes_per_s.back());
+    if (entry.nodes > 1) rates.node = std::max(rates.node, rate_of(entry));
   }
   return rates;
 }
