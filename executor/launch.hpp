@@ -31,10 +31,9 @@ std::optional<std::string> environment_variable(const std::string& name);
 //   mpirun         OMPI_COMM_WORLD_SIZE, _RANK, _LOCAL_RANK, _LOCAL_SIZE (Open MPI); PMI_SIZE, PMI_RANK,
 //                  MPI_LOCALRANKID, MPI_LOCALNRANKS (MPICH, Intel MPI)
 //   by hand        RANK and WORLD_SIZE as for torchrun; LOCAL_RANK, LOCAL_WORLD_SIZE. Always sockets
-//   srun           SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_PROCID, SLURM_LOCALID, SLURM_GTIDS, but only
-//   in
-//                  a step that srun started: batch scripts and shells of salloc have most of these as well,
-//                  are one process, and have no SLURM_STEP_ID or one of Slurm's reserved numbers
+//   srun           SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_PROCID, SLURM_LOCALID, SLURM_GTIDS, but
+//                  only in a step that srun started: batch scripts and shells of salloc have most of these as
+//                  well, are one process, and have no SLURM_STEP_ID or one of Slurm's reserved numbers
 //
 // Where mpirun or srun started the process, its ranks talk through MPI, or where this program has none
 // through sockets, which need MASTER_ADDR and MASTER_PORT: the host of rank 0 and a port that is free there.

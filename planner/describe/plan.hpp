@@ -18,11 +18,8 @@
 // How the training is laid out on the cluster.
 namespace zeroplan::describe {
 
-enum class Precision {
-  fp32,
-  fp16,
-  bf16
-};  // fp16: with dynamic loss scaling; fp16 and bf16 with fp32 master weights
+// fp16 has dynamic loss scaling; fp16 and bf16 have fp32 master weights.
+enum class Precision { fp32, fp16, bf16 };
 enum class Recompute { none, selective, full };
 enum class AttentionKernel { flash, materialized, materialized_fp32 };  // how scores are kept, if at all
 enum class Offload { none, optimizer, all };  // `all`: optimizer states and parameters

@@ -43,7 +43,7 @@ struct StepTime {
   double waiting(ExposedPart part) const { return waiting_by_part[static_cast<std::size_t>(part)]; }
 };
 
-// Of the whole step alone, for those who compare many plans; 0: not known.
+// Returns the seconds of the whole step alone, for callers that compare many plans, or 0 if they are unknown.
 double read_step_seconds(const program::StepProgram& program, const describe::Cluster& cluster,
                          const KernelRates& rates);
 

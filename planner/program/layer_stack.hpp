@@ -10,9 +10,9 @@ namespace zeroplan::program {
 // All layers of a model, forward and backward, in one of two ways:
 //
 //   activations kept   block_input[l] and what each layer keeps pile up in forward and are taken down in
-//   backward full recompute     one `stream` runs through the layers in place; every checkpoint_interval
-//   layers its value is put
-//                      aside as a checkpoint: whole, one tensor-parallel part of it (P_a, Section 6.1 of the
+//                      backward
+//   full recompute     one `stream` runs through the layers in place; every checkpoint_interval layers its
+//                      value is put aside as a checkpoint: whole, one tensor-parallel part of it (P_a, Section 6.1 of the
 //                      ZeRO paper), or that part in host memory (P_a+cpu). Backward restores a checkpoint,
 //                      runs its layers once more keeping activations, then backward through them.
 class LayerStack {

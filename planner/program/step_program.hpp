@@ -122,9 +122,7 @@ enum class Op : std::uint8_t {
 
   // ---- forward ----
   // {tokens, width, table rows, first row}, extra: sequence; in tokens, in table, [in positions], out. Tokens
-  // outside the
-  // rows, and
-  // positions where the first row is not 0, are left to the other tensor-parallel ranks
+  // outside the rows, and positions where the first row is not 0, are left to the other tensor-parallel ranks
   embedding_forward,
   // {rows, width}; in x, in parameters, out y, out statistics
   norm_forward,
@@ -159,8 +157,7 @@ enum class Op : std::uint8_t {
   // as route_tokens; in router logits, in expert outputs, [in shared output], out y
   combine_tokens,
 
-  // ---- backward. Gradients of inputs are added to, or set with kOverwrite; of parameters always added to
-  // ----
+  // ---- backward. Gradients of inputs are added to, or set with kOverwrite; of parameters always added to ----
   // as cross_entropy_maximum; in logits, in targets, in maximum, in sums, in scalars, out gradient of the
   // logits
   cross_entropy_backward,

@@ -10,10 +10,11 @@ namespace zeroplan::program {
 
 // What ZeRO adds to a step, at the fixed points where the compiler asks: before a unit is computed, after its
 // backward, and at the optimizer step. Sections 5 and 7 of the ZeRO paper (arXiv 1910.02054):
-//   stage 0  gradients all-reduced once a step
-//   stage 1  (P_os)      optimizer state partitioned: gradients reduce-scattered once a step, parameters
-//   gathered after it stage 2  (P_os+g)    gradients partitioned too: reduce-scattered after each micro-batch
-//   stage 3  (P_os+g+p)  parameters partitioned too: gathered before each forward and backward
+//   stage 0              gradients are all-reduced once a step
+//   stage 1  (P_os)      the optimizer state is partitioned: gradients are reduce-scattered once a step, and
+//                        parameters are gathered after it
+//   stage 2  (P_os+g)    gradients are partitioned too: they are reduce-scattered after each micro-batch
+//   stage 3  (P_os+g+p)  parameters are partitioned too: they are gathered before each forward and backward
 // with offload of optimizer state, gradients and parameters to host memory as in ZeRO-Offload (arXiv
 // 2101.06840).
 class ZeroPolicy {

@@ -14,23 +14,19 @@ struct CpuOptions {
 
 // A rank's memory and kernels on the host's processors, with OpenBLAS for the products.
 //
-//   memory     anonymous pages of the operating system, zeroed, not touched before they are used; device and
-//   host
-//              space are the same kind
-//   types      fp32, fp16 and bf16 in any mixture; 16-bit operands are converted block by block, computed in
-//   fp32
-//              and rounded once, to nearest even
+//   memory     anonymous pages of the operating system, zeroed, not touched before they are used; device
+//              and host space are the same kind
+//   types      fp32, fp16 and bf16 in any mixture; 16-bit operands are converted block by block, computed
+//              in fp32 and rounded once, to nearest even
 //   streams    one: execute() returns when the work is done, events are always past
-//   threads    the device's own; OpenBLAS is set to one thread for the whole process when a device is made,
-//   as its
-//              pool is one for all ranks and waits for one at a time
-//   workspace  scratch of each thread, kept at the largest size a kernel asked for: for products at most
-//   about 3 MiB,
-//              for attention some blocks of 64 x 256 and, in 16-bit types, fp32 copies of one head
-//   bits       gradients of parameters: the whole sum of a call is formed apart and added with one rounding,
-//   so
-//              accumulating micro-batches on one rank and adding ranks' gradients in order give the same bits
-//              in fp32
+//   threads    the device's own; OpenBLAS is set to one thread for the whole process when a device is
+//              made, as its pool is one for all ranks and waits for one at a time
+//   workspace  scratch of each thread, kept at the largest size a kernel asked for: for products at
+//              most about 3 MiB, for attention some blocks of 64 x 256 and, in 16-bit types, fp32 copies of
+//              one head
+//   bits       gradients of parameters: the whole sum of a call is formed apart and added with one
+//              rounding, so accumulating micro-batches on one rank and adding ranks' gradients in order give
+//              the same bits in fp32
 //
 // Absent: token routing (experts), dropout, and norms over query and key heads; they throw a DeviceError that
 // names the instruction, as does an operand that is missing or too small.
