@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cli/command.hpp"
-#include "cli/help.hpp"
+#include "cli/version.hpp"
 #include "planner/describe/document.hpp"
 #include "planner/error.hpp"
 #include "reports/accuracy_report.hpp"

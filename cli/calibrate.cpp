@@ -10,8 +10,8 @@
 
 #include "cli/command.hpp"
 #include "cli/environment.hpp"
-#include "cli/help.hpp"
 #include "cli/ranks.hpp"
+#include "cli/version.hpp"
 #include "executor/calibration/probe.hpp"
 #include "executor/error.hpp"
 #include "executor/modules.hpp"
@@ -292,7 +292,8 @@ Answer calibrate(const Request& request) {
   const reports::RunEnvironment environment = run_environment(request.words);
   describe::Device device;
   device.name = "calibrated-cpu";
-  device.title = fmt::format("{}, measured {}", environment.processor, environment.started);
+  device.title = fmt::format("{}, measured {} by zeroplan {} ({})", environment.processor,
+                             environment.started, version(), commit());
   device.architecture = "host";
   device.capacity.from_host_memory = true;
   try {

@@ -1,7 +1,7 @@
 #include "cli/command.hpp"
 #include "cli/goal.hpp"
-#include "cli/help.hpp"
 #include "cli/options.hpp"
+#include "cli/version.hpp"
 #include "planner/solve/strategies.hpp"
 #include "reports/compare_report.hpp"
 

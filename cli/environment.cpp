@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "cli/version.hpp"
 #include "planner/describe/cluster.hpp"
 
 namespace zeroplan::cli {
@@ -32,17 +33,22 @@ std::string system_name() {
 
 }  // namespace
 
+std::string_view compiler_name() {
+#ifdef __clang__
+  return "clang " __clang_version__;
+#else
+  return "g++ " __VERSION__;
+#endif
+}
+
 reports::RunEnvironment run_environment(const std::vector<std::string>& words) {
   reports::RunEnvironment environment;
   environment.processor = processor_name();
   environment.logical_cpus = std::thread::hardware_concurrency();
   environment.memory_bytes = describe::host_memory_bytes();
   environment.system = system_name();
-#ifdef __clang__
-  environment.compiler = "clang " __clang_version__;
-#else
-  environment.compiler = "g++ " __VERSION__;
-#endif
+  environment.compiler = compiler_name();
+  environment.commit = commit();
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   environment.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
   environment.command = fmt::format("zeroplan {}", fmt::join(words, " "));

@@ -4,8 +4,8 @@
 
 #include "cli/command.hpp"
 #include "cli/goal.hpp"
-#include "cli/help.hpp"
 #include "cli/options.hpp"
+#include "cli/version.hpp"
 #include "planner/predict/prediction.hpp"
 #include "reports/explain_report.hpp"
 

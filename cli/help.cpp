@@ -53,7 +53,7 @@ std::string program_help() {
   }
   text +=
       "\n  zeroplan COMMAND --help shows a command's options and examples.\n"
-      "  zeroplan --version prints the version.\n";
+      "  zeroplan --version prints the version and the commit it was built from.\n";
   std::vector<Example> list;
   for (const Command& command : commands()) list.push_back(command.examples.front());
   return text + examples(list) +
@@ -78,7 +78,5 @@ std::string command_help(const Command& command) {
   }
   return text + examples(command.examples);
 }
-
-std::string_view version() { return ZEROPLAN_VERSION; }
 
 }  // namespace zeroplan::cli

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "cli/command.hpp"
 
@@ -12,8 +11,5 @@ std::string program_help();
 
 // `zeroplan COMMAND --help`.
 std::string command_help(const Command& command);
-
-// "0.1.0".
-std::string_view version();
 
 }  // namespace zeroplan::cli

@@ -1,8 +1,8 @@
 #include <thread>
 
 #include "cli/command.hpp"
-#include "cli/help.hpp"
 #include "cli/options.hpp"
+#include "cli/version.hpp"
 #include "planner/describe/cluster.hpp"
 #include "reports/hardware_report.hpp"
 

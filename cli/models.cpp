@@ -1,6 +1,6 @@
 #include "cli/command.hpp"
-#include "cli/help.hpp"
 #include "cli/options.hpp"
+#include "cli/version.hpp"
 #include "planner/describe/model.hpp"
 #include "reports/models_report.hpp"
 

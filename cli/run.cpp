@@ -6,9 +6,11 @@
 #include <exception>
 
 #include "cli/command.hpp"
+#include "cli/environment.hpp"
 #include "cli/help.hpp"
 #include "cli/options.hpp"
 #include "cli/output_file.hpp"
+#include "cli/version.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::cli {
@@ -44,7 +46,7 @@ int answer(const std::vector<std::string>& words, std::ostream& out, std::ostrea
     return kYes;
   }
   if (words.front() == "--version") {
-    out << "zeroplan " << version() << '\n';
+    out << "zeroplan " << version() << " (commit " << commit() << ", built with " << compiler_name() << ")\n";
     return kYes;
   }
   const Command& command = find_command(words.front());

@@ -2,11 +2,11 @@
 
 #include "cli/command.hpp"
 #include "cli/environment.hpp"
-#include "cli/help.hpp"
 #include "cli/live_run.hpp"
 #include "cli/live_settings.hpp"
 #include "cli/options.hpp"
 #include "cli/output_file.hpp"
+#include "cli/version.hpp"
 #include "executor/error.hpp"
 #include "executor/modules.hpp"
 #include "reports/validation_report.hpp"

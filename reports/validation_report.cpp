@@ -250,6 +250,7 @@ Data environment_data(const RunEnvironment& environment) {
       .set("memory_bytes", environment.memory_bytes)
       .set("system", environment.system)
       .set("compiler", environment.compiler)
+      .set("commit", environment.commit)
       .set("started", environment.started)
       .set("command", environment.command);
 }

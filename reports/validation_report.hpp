@@ -25,6 +25,7 @@ struct RunEnvironment {
   Bytes memory_bytes = 0;
   std::string system;    // "Linux 6.1.0 x86_64"
   std::string compiler;  // what built zeroplan
+  std::string commit;    // what it was built from (cli/version.hpp)
   std::string started;   // UTC, ISO 8601
   std::string command;   // as it was given
 };
