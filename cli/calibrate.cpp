@@ -11,6 +11,7 @@
 #include "cli/command.hpp"
 #include "cli/environment.hpp"
 #include "cli/ranks.hpp"
+#include "cli/run_identity.hpp"
 #include "cli/version.hpp"
 #include "executor/calibration/probe.hpp"
 #include "executor/error.hpp"
@@ -263,9 +264,8 @@ void add_products(describe::Device& device) {
 }
 
 // Ends without a profile.
-Answer failed(const Request& request, const std::exception& error, int exit_code) {
-  if (request.progress != nullptr) *request.progress << "zeroplan: error: " << error.what() << std::endl;
-  return Answer{{}, exit_code, true};
+Answer failed(const Request& request, const Launch& launch, const std::exception& error, int exit_code) {
+  return end_of_rank(request, launch, std::string("error: ") + error.what(), exit_code);
 }
 
 }  // namespace
@@ -304,14 +304,14 @@ Answer calibrate(const Request& request) {
                          {},
                          false};
     const Calibration calibration(settings, launch, speaks ? request.progress : nullptr, device);
-    run_as_launched(launch, settings.counts.back(), kLongestWait,
-                    [&](Communicator& world) { calibration.run_counts(world); });
+    run_as_launched(launch, settings.counts.back(), kLongestWait, run_identity(request, launch),
+                    request.progress, [&](Communicator& world) { calibration.run_counts(world); });
   } catch (const executor::NotPossible& error) {
-    return failed(request, error, kNotPossible);
+    return failed(request, launch, error, kNotPossible);
   } catch (const executor::DeviceError& error) {
-    return failed(request, error, kRunFailed);
+    return failed(request, launch, error, kRunFailed);
   } catch (const executor::CommunicationError& error) {
-    return failed(request, error, kRunFailed);
+    return failed(request, launch, error, kRunFailed);
   }
   if (!speaks) return Answer{{}, kYes, true};
   device.memory_measured_gbytes_per_s = streaming_rate(device, program::Op::copy);

@@ -137,7 +137,8 @@ program::Measurement run_live(const LiveRun& run) {
     program::Measurement of_rank = executor::train(job, world);
     if (world.rank() == 0 || run.launch.kind != Launch::Kind::threads) measurement = std::move(of_rank);
   };
-  run_as_launched(run.launch, run.plan.devices(), run.settings.timeout, rank_main);
+  run_as_launched(run.launch, run.plan.devices(), run.settings.timeout, run.identity, run.progress,
+                  rank_main);
   measurement.launch = text_of(run.launch.kind);
   measurement.device =
       fmt::format("{}, {} each", measurement.device, reports::counted(threads_of_rank(run), "thread"));

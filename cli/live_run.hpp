@@ -6,6 +6,7 @@
 
 #include "cli/live_settings.hpp"
 #include "executor/launch.hpp"
+#include "executor/run_identity.hpp"
 #include "planner/describe/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/program/measurement.hpp"
@@ -25,6 +26,7 @@ struct LiveRun {
   const predict::Prediction& prediction;
   const LiveSettings& settings;
   const executor::Launch& launch;
+  const executor::RunIdentity& identity;
   std::ostream* progress = nullptr;
 };
 

@@ -31,6 +31,7 @@ int threads_of_one_of(std::int64_t ranks) {
 }
 
 void run_as_launched(const Launch& launch, std::int64_t ranks, std::chrono::milliseconds timeout,
+                     const executor::RunIdentity& identity, std::ostream* progress,
                      const std::function<void(executor::Communicator&)>& rank_main) {
   switch (launch.kind) {
     case Launch::Kind::threads: {
@@ -39,7 +40,10 @@ void run_as_launched(const Launch& launch, std::int64_t ranks, std::chrono::mill
       return executor::run_ranks(ranks, options, rank_main);
     }
     case Launch::Kind::mpi:
-      return executor::run_mpi_module(timeout, launch.ranks, rank_main);
+      return executor::run_mpi_module(timeout, launch.ranks, [&](executor::Communicator& world) {
+        executor::require_same_identity(world, identity);
+        rank_main(world);
+      });
     case Launch::Kind::sockets: {
       executor::SocketOptions options;
       options.rank = launch.rank;
@@ -47,10 +51,25 @@ void run_as_launched(const Launch& launch, std::int64_t ranks, std::chrono::mill
       options.master_address = launch.master_address;
       options.master_port = launch.master_port;
       options.timeout = timeout;
+      options.identity = identity;
+      options.secret = launch.secret;
+      options.refused = [progress](const std::string& why) {
+        if (progress != nullptr) *progress << "zeroplan: " << why << std::endl;
+      };
       options.stalled = end_stalled;
       return executor::run_socket_rank(options, rank_main);
     }
   }
+}
+
+Answer end_of_rank(const Request& request, const Launch& launch, const std::string& reason, int exit_code) {
+  if (request.progress != nullptr) {
+    const bool alone = launch.kind == Launch::Kind::threads;
+    *request.progress << fmt::format("zeroplan: {}{}", alone ? "" : fmt::format("rank {}: ", launch.rank),
+                                     reason)
+                      << std::endl;
+  }
+  return Answer{{}, exit_code, true};
 }
 
 std::string text_of(Launch::Kind kind) {

@@ -6,6 +6,8 @@
 #include "cli/live_settings.hpp"
 #include "cli/options.hpp"
 #include "cli/output_file.hpp"
+#include "cli/ranks.hpp"
+#include "cli/run_identity.hpp"
 #include "cli/version.hpp"
 #include "executor/error.hpp"
 #include "executor/modules.hpp"
@@ -78,12 +80,15 @@ Answer validate(const Request& request) {
 
   ValidationAnswer answer{fit, environment};
   const bool speaks = launch.rank == 0;  // of several processes one does
-  const LiveRun run{model, resolved.plan, prediction, settings, launch, speaks ? request.progress : nullptr};
-  const auto finish = [&](RunOutcome outcome, std::string reason) {
+  const executor::RunIdentity identity = run_identity(request, launch, model, resolved.plan);
+  const LiveRun run{
+      model, resolved.plan, prediction, settings, launch, identity, speaks ? request.progress : nullptr};
+  const auto finish = [&](RunOutcome outcome, const std::string& reason) {
+    if (!speaks && reason.empty()) return Answer{{}, exit_code_of(outcome), true};
+    if (!speaks) return end_of_rank(request, launch, reason, exit_code_of(outcome));
     answer.outcome = outcome;
-    answer.reason = std::move(reason);
-    return Answer{speaks ? reports::validation_report(answer) : reports::Report{}, exit_code_of(outcome),
-                  !speaks};
+    answer.reason = reason;
+    return Answer{reports::validation_report(answer), exit_code_of(outcome)};
   };
   if (const std::optional<std::string> reason = refusal(run)) {
     return finish(RunOutcome::not_possible, *reason);
@@ -99,6 +104,9 @@ Answer validate(const Request& request) {
     answer.measurement = &measurement;
     return finish(reports::compare(prediction, measurement).ok() ? RunOutcome::agrees : RunOutcome::differs,
                   "");
+  } catch (const ConfigurationError& error) {
+    if (speaks) throw;
+    return end_of_rank(request, launch, error.what(), kBadInput);
   } catch (const executor::NotPossible& error) {
     return finish(RunOutcome::not_possible, error.what());
   } catch (const executor::DeviceError& error) {

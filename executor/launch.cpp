@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
 #include <string_view>
 #include <utility>
 
+#include "executor/communicator/sockets/socket.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::executor {
@@ -17,6 +19,7 @@ namespace {
 
 constexpr std::int64_t kMostRanks = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kHighestPort = 65535;
+constexpr std::size_t kShortestSecret = 16;
 
 // Slurm gives steps that are not srun's (batch script, interactive shell, prologs) numbers from here on.
 constexpr std::int64_t kFirstReservedStep = 0xfffffff0;
@@ -50,13 +53,21 @@ class Variables {
   }
 
   void missing(const std::string& name, const std::string& because) {
-    problems_.add({.source = name, .line = 0, .key = "", .message = fmt::format("not set, but {}", because)});
+    problem(name, fmt::format("not set, but {}", because));
   }
   void wrong(const std::string& name, const std::string& expected) {
-    problems_.add({.source = name,
-                   .line = 0,
-                   .key = "",
-                   .message = fmt::format("found {}, expected {}", quoted(text(name)), expected)});
+    problem(name, fmt::format("found {}, expected {}", quoted(text(name)), expected));
+  }
+  void problem(const std::string& name, std::string message) {
+    problems_.add({.source = name, .line = 0, .key = "", .message = std::move(message)});
+  }
+  // Their values one behind another, with points between.
+  std::string joined(std::initializer_list<const char*> names) const {
+    std::string all;
+    for (const char* name : names) {
+      if (has(name)) all += (all.empty() ? "" : ".") + text(name);
+    }
+    return all;
   }
   void throw_if_any() const { problems_.throw_if_any(); }
 
@@ -97,11 +108,26 @@ Launch read_slurm(Variables& variables) {
   Names names{variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_PROCID",
               "SLURM_LOCALID", ""};
   Launch launch = read(variables, names);
+  launch.job = variables.joined({"SLURM_JOB_ID", "SLURM_STEP_ID"});
   // The ranks of this host, with commas between them.
   if (const std::string here = variables.text("SLURM_GTIDS"); !here.empty()) {
     launch.local_ranks = 1 + std::count(here.begin(), here.end(), ',');
   }
   return launch;
+}
+
+void read_secret(Launch& launch, Variables& variables) {
+  launch.secret = variables.text("ZEROPLAN_SECRET");
+  if (!launch.secret.empty() && launch.secret.size() < kShortestSecret) {
+    variables.problem("ZEROPLAN_SECRET",
+                      fmt::format("found {} characters, expected {} or more that nobody can guess",
+                                  launch.secret.size(), kShortestSecret));
+  } else if (launch.secret.empty() && !sockets::is_loopback(launch.master_address)) {
+    variables.missing("ZEROPLAN_SECRET",
+                      fmt::format("MASTER_ADDR is {}, which others can reach: set it to the same {} or more "
+                                  "characters on every rank, such as those of openssl rand -hex 16",
+                                  launch.master_address, kShortestSecret));
+  }
 }
 
 // How many processes talk to each other, once it is known how many there are.
@@ -114,6 +140,8 @@ Launch connected(Launch launch, Variables& variables, bool through_mpi, const st
       variables.missing("MASTER_ADDR", needs_master);
     } else if (launch.master_address.empty()) {
       variables.wrong("MASTER_ADDR", "the name or address of rank 0's host");
+    } else {
+      read_secret(launch, variables);
     }
     auto port = variables.required("MASTER_PORT", 1, kHighestPort, needs_master);
     if (variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True") port += port < kHighestPort ? 1 : -1;
@@ -143,7 +171,8 @@ Launch detect_launch(const EnvironmentLookup& lookup, bool has_mpi) {
                        launch.ranks);
   };
   const auto of_torchrun = [&] {
-    const Launch launch = read(variables, kTorchrun);
+    Launch launch = read(variables, kTorchrun);
+    launch.job = variables.joined({"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"});
     return connected(launch, variables, false, fmt::format("WORLD_SIZE is {}", launch.ranks));
   };
   if (variables.has("TORCHELASTIC_RUN_ID")) return of_torchrun();

@@ -18,6 +18,8 @@ struct Launch {
   std::int64_t local_ranks = 0;  // of this host; 0 where the launcher does not say
   std::string master_address;    // sockets
   int master_port = 0;           // sockets
+  std::string secret;            // sockets: of the job; empty where it needs none
+  std::string job;               // the launcher's name of it; empty where it has none
 };
 
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
@@ -37,7 +39,8 @@ std::optional<std::string> environment_variable(const std::string& name);
 //
 // Where mpirun or srun started the process, its ranks talk through MPI, or where this program has none
 // through sockets, which need MASTER_ADDR and MASTER_PORT: the host of rank 0 and a port that is free there.
-// One rank is threads, whoever started it. torchrun's agent itself listens at MASTER_PORT when
+// Then ZEROPLAN_SECRET is needed as well, the same 16 or more characters on every rank, unless the master's
+// address is the loopback: who does not know it cannot join. One rank is threads, whoever started it. torchrun's agent itself listens at MASTER_PORT when
 // TORCHELASTIC_USE_AGENT_STORE is True; the ranks then meet one port above.
 //
 // Throws ConfigurationError that names every variable that is missing, malformed or out of range.

@@ -18,8 +18,10 @@ Launch detect(const Environment& environment, bool has_mpi) {
   return detect_launch(
       [&](const std::string& name) -> std::optional<std::string> {
         const auto found = environment.find(name);
-        if (found == environment.end()) return std::nullopt;
-        return found->second;
+        if (found != environment.end()) return found->second;
+        // Every job has one, unless a test says otherwise.
+        if (name == "ZEROPLAN_SECRET") return "0123456789abcdef";
+        return std::nullopt;
       },
       has_mpi);
 }
@@ -189,4 +191,40 @@ TEST_CASE("launch: what is half set or malformed is refused with its name and va
   const std::string two = refusal(with(with(kTorchrun, "RANK", "a"), "MASTER_PORT", "b"));
   CHECK(two.find("RANK: found \"a\"") == 0);
   CHECK(two.find("\nMASTER_PORT: found \"b\"") != std::string::npos);
+}
+
+TEST_CASE("launch: an address that others can reach needs a secret of some length, which is not shown") {
+  const Environment base{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
+  for (const char* loopback : {"localhost", "127.0.0.1", "127.8.9.1", "::1"}) {
+    CAPTURE(loopback);
+    const Environment here = with(with(base, "MASTER_ADDR", loopback), "ZEROPLAN_SECRET", "");
+    CHECK(detect(here, false).secret.empty());
+    CHECK(detect(with(base, "MASTER_ADDR", loopback), false).secret == "0123456789abcdef");
+  }
+  for (const char* reachable :
+       {"node1", "10.0.0.1", "0.0.0.0", "127.example.com", "localhost.example.com", "::"}) {
+    CAPTURE(reachable);
+    const Environment there = with(base, "MASTER_ADDR", reachable);
+    CHECK(detect(there, false).secret == "0123456789abcdef");
+    CHECK(refusal(with(there, "ZEROPLAN_SECRET", ""), false)
+              .find("ZEROPLAN_SECRET: not set, but MASTER_ADDR is ") == 0);
+    const std::string weak = refusal(with(there, "ZEROPLAN_SECRET", "hunter2hunter2!"), false);
+    CHECK(weak == "ZEROPLAN_SECRET: found 15 characters, expected 16 or more that nobody can guess");
+  }
+}
+
+TEST_CASE("launch: the launcher's name of the job is part of it, by hand there is none") {
+  Environment hand{{"RANK", "1"},
+                   {"WORLD_SIZE", "2"},
+                   {"MASTER_ADDR", "node1"},
+                   {"MASTER_PORT", "29500"},
+                   {"SLURM_JOB_ID", "77"}};
+  CHECK(detect(hand, false).job.empty());
+  hand["TORCHELASTIC_RUN_ID"] = "abc";
+  hand["TORCHELASTIC_RESTART_COUNT"] = "2";
+  CHECK(detect(hand, false).job == "abc.2");
+  const Environment slurm{{"SLURM_JOB_ID", "77"},  {"SLURM_STEP_ID", "3"}, {"SLURM_PROCID", "1"},
+                          {"SLURM_NTASKS", "2"},   {"SLURM_LOCALID", "0"}, {"MASTER_ADDR", "node1"},
+                          {"MASTER_PORT", "29500"}};
+  CHECK(detect(slurm, false).job == "77.3");
 }

@@ -23,7 +23,8 @@ int end(const std::string& message, int exit_code) {
 
 }  // namespace
 
-// A rank to be started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment, with the
+// A rank to be started with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (and SEED, which is what it runs) in
+// its environment, with the
 // scenario and a timeout in milliseconds as its arguments.
 int main(int argc, char** argv) {
   using namespace zeroplan;
@@ -37,6 +38,8 @@ int main(int argc, char** argv) {
         .master_address = launch.master_address,
         .master_port = launch.master_port,
         .timeout = std::chrono::milliseconds(argc > 2 ? std::stoi(argv[2]) : 60'000),
+        .identity = {{"seed", environment_variable("SEED").value_or("1")}},
+        .secret = launch.secret,
         .stalled = [](const std::string& report) { std::_Exit(end(report, kExitRunFailed)); }};
     run_socket_rank(options, [&](Communicator& world) { test::run_scenario(world, what); });
     return 0;

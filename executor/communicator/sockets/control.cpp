@@ -182,6 +182,7 @@ void Control::handle(Peer& peer, Frame frame) {
       return publish_all_returned();
     case FrameKind::alive:
       return;
+    case FrameKind::greeting:
     case FrameKind::hello:
     case FrameKind::refused:
     case FrameKind::table:

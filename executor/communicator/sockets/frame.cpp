@@ -18,7 +18,9 @@ struct Prefix {
   std::uint32_t kind = 0;
 };
 
-// The address table of thousands of ranks fits; what asks for more is no peer of ours.
+// A hello fits; what asks for more is no rank of ours.
+constexpr std::uint32_t kLongestOfStranger = 1U << 16;
+// The address table of thousands of ranks fits.
 constexpr std::uint32_t kLongestBody = 1U << 20;
 
 }  // namespace
@@ -81,7 +83,8 @@ std::optional<Frame> FrameStream::receive() {
   while (open()) {
     Prefix prefix;
     if (in_.size() >= sizeof prefix) std::memcpy(&prefix, in_.data(), sizeof prefix);
-    if (prefix.bytes > kLongestBody || prefix.kind > static_cast<std::uint32_t>(FrameKind::all_returned)) {
+    if (prefix.bytes > (trusted_ ? kLongestBody : kLongestOfStranger) ||
+        prefix.kind > static_cast<std::uint32_t>(FrameKind::all_returned)) {
       closed_ = true;
       break;
     }

@@ -12,8 +12,9 @@
 namespace zeroplan::executor::sockets {
 
 enum class FrameKind : std::uint8_t {
-  hello,         // rank to rank 0: protocol, rank, size, address
-  refused,       // rank 0: why there will be no run
+  greeting,      // rank 0 to whoever connects: protocol, version, a nonce to prove the secret with
+  hello,         // rank to rank 0: version, rank, size, port, what it runs, a nonce, a proof
+  refused,       // rank 0: why the rank that said hello is not let in, or why there will be no run
   table,         // rank 0: the addresses of all
   peer,          // rank to rank: who opens this connection
   alive,         // sign of life
@@ -24,7 +25,7 @@ enum class FrameKind : std::uint8_t {
   all_returned,  // rank 0: the run is over
 };
 
-// Numbers and texts one behind another, in the byte order of the hosts: `hello` and `peer` begin with a
+// Numbers and texts one behind another, in the byte order of the hosts: `greeting` and `hello` begin with a
 // number that says whether they have the same.
 class Frame {
  public:
@@ -40,6 +41,8 @@ class Frame {
   // In the order in which they were put in. CommunicationError where there is no such thing left.
   std::int64_t number();
   std::string text();
+  // All that was read so far.
+  std::string_view read_part() const { return std::string_view(body_).substr(0, read_); }
 
  private:
   std::string_view take(std::size_t bytes);
@@ -56,6 +59,8 @@ class FrameStream {
 
   const Socket& socket() const { return socket_; }
   Socket take_socket() && { return std::move(socket_); }
+  // The other side is known now: its frames may be as long as a table of thousands of ranks.
+  void trust() { trusted_ = true; }
   bool open() const { return static_cast<bool>(socket_) && !closed_; }
   bool has_to_write() const { return open() && !out_.empty(); }
 
@@ -72,7 +77,7 @@ class FrameStream {
  private:
   Socket socket_;
   std::string in_, out_;
-  bool closed_ = false;
+  bool closed_ = false, trusted_ = false;
 };
 
 }  // namespace zeroplan::executor::sockets

@@ -14,18 +14,21 @@ namespace zeroplan::executor::sockets {
 struct Rendezvous {
   std::vector<FrameStream> control;  // of rank 0: by rank, its own closed; of the others: to rank 0
   std::vector<Address> addresses;    // by rank; as this rank can reach them
-  std::int64_t token = 0;            // of the run: tells its connections from strays
-  Socket listener;                   // for the connections of the higher ranks
+  std::string token;                 // of the run: tells its connections from strays
+  Socket listener;                   // for the connections of the higher ranks, until all have come
 };
 
 // Rank 0 listens at the master's address until all ranks have introduced themselves, and then sends everyone
-// the table. Throws CommunicationError after the timeout, naming the ranks that did not come, or when ranks
-// disagree about the run; then on every rank that came.
+// the table. A process that says it is a rank and is not of this run (another identity, size or version, no
+// secret, a rank that came already) is told so, which throws CommunicationError there; rank 0 goes on waiting.
+// Throws CommunicationError after the timeout, naming the ranks that did not come and who was turned away, on
+// every rank that came.
 Rendezvous meet_ranks(const SocketOptions& options);
 
 // A connection to every other rank, by rank (its own: none). Each rank connects to the lower ones and accepts
 // the higher ones. `check` is called now and then, and throws to give up.
-std::vector<Socket> connect_ranks(const SocketOptions& options, const Rendezvous& rendezvous,
+// Closes the listener.
+std::vector<Socket> connect_ranks(const SocketOptions& options, Rendezvous& rendezvous,
                                   const std::function<void()>& check);
 
 }  // namespace zeroplan::executor::sockets

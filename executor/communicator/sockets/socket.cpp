@@ -1,5 +1,6 @@
 #include "executor/communicator/sockets/socket.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
@@ -29,10 +30,10 @@ AddressList resolve(const Address& address, std::string& problem) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_NUMERICSERV | (address.host.empty() ? AI_PASSIVE : 0);
+  wanted.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int result = getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(),
-                                 fmt::format("{}", address.port).c_str(), &wanted, &found);
+  const int result =
+      getaddrinfo(address.host.c_str(), fmt::format("{}", address.port).c_str(), &wanted, &found);
   if (result != 0) problem = result == EAI_SYSTEM ? system_text(errno) : gai_strerror(result);
   return {result == 0 ? found : nullptr, &freeaddrinfo};
 }
@@ -91,7 +92,10 @@ std::string Address::text() const {
 }
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.") || host == "::1";
+  // Numbers, or a name that begins like one: 127.example.com is somebody's host.
+  in_addr address{};
+  const bool is_number = ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return host == "localhost" || host == "::1" || (is_number && host.starts_with("127."));
 }
 
 std::string system_text(int error) { return std::system_category().message(error); }
@@ -99,14 +103,7 @@ std::string system_text(int error) { return std::system_category().message(error
 Socket listen_at(const Address& address, int backlog) {
   std::string problem;
   const AddressList list = resolve(address, problem);
-  std::vector<const addrinfo*> candidates;
-  for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) candidates.push_back(a);
-  // Of the two wildcards, the one of IPv6 can take connections of both versions.
-  if (address.host.empty()) {
-    std::stable_partition(candidates.begin(), candidates.end(),
-                          [](const addrinfo* a) { return a->ai_family == AF_INET6; });
-  }
-  for (const addrinfo* candidate : candidates) {
+  for (const addrinfo* candidate = list.get(); candidate != nullptr; candidate = candidate->ai_next) {
     Socket socket = open_socket(candidate->ai_family);
     if (socket) {
       // Connections of an earlier run that are not forgotten yet must not keep its port.

@@ -43,12 +43,12 @@ bool is_loopback(const std::string& host);
 // "Connection refused": what errno says.
 std::string system_text(int error);
 
-// Listens at a port (0: any that is free) of `host`, or of every address of this host where `host` is empty.
-// Throws CommunicationError.
+// Listens at a port (0: any that is free) of the first address of `host` that is this host's. Throws
+// CommunicationError.
 Socket listen_at(const Address& address, int backlog);
 int port_of(const Socket& listener);
 
-// A connection that waits to be accepted, or none.
+// A connection that waits to be accepted; or none, and then errno says why.
 Socket accept_one(const Socket& listener);
 
 // Connects until the deadline, and tries again where `retry` and nobody listens yet. Throws

@@ -18,8 +18,7 @@ namespace zeroplan::executor {
 
 namespace {
 
-std::unique_ptr<Communicator> connect_world(const SocketOptions& options,
-                                            const sockets::Rendezvous& rendezvous,
+std::unique_ptr<Communicator> connect_world(const SocketOptions& options, sockets::Rendezvous& rendezvous,
                                             sockets::Control& control) {
   std::vector<sockets::Socket> connections = sockets::connect_ranks(options, rendezvous, [&] {
     if (control.stopped()) throw CommunicationError("the run was stopped");
@@ -50,6 +49,9 @@ sockets::Report report_of(const Failure& failure, std::int64_t rank, const socke
 void run_socket_rank(const SocketOptions& options, const std::function<void(Communicator&)>& rank_main) {
   if (options.rank < 0 || options.rank >= options.ranks) {
     throw std::logic_error(fmt::format("rank {} of {}", options.rank, options.ranks));
+  }
+  if (options.ranks > 1 && options.secret.empty() && !sockets::is_loopback(options.master_address)) {
+    throw std::logic_error("ranks without a secret at an address that others can reach");
   }
   sockets::Rendezvous rendezvous;
   if (options.ranks > 1) rendezvous = sockets::meet_ranks(options);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "executor/communicator/communicator.hpp"
+#include "executor/run_identity.hpp"
 
 namespace zeroplan::executor {
 
@@ -16,6 +17,13 @@ struct SocketOptions {
   int master_port = 0;
   std::chrono::milliseconds timeout{60'000};  // of the start, and of one wait for the other ranks
 
+  // Which run this is: a process with another identity, or one that does not prove that it knows the secret,
+  // is no rank of it.
+  RunIdentity identity{};
+  std::string secret{};
+  // Rank 0: a process that said it is a rank was turned away, and why. The run goes on waiting for the rank.
+  std::function<void(const std::string& why)> refused{};
+
   // Called when this rank neither ended nor came to a call within the timeout, at most 5 s, after the run was
   // stopped: on a thread of the communicator, as the rank's own is stuck. This is the place
   // to end the process. Absent: `report` goes to stderr and std::terminate ends the process.
@@ -24,8 +32,11 @@ struct SocketOptions {
 
 // Runs `rank_main` as one of `ranks` processes, on one host or many, that are connected by TCP and need no
 // MPI. All are started with the same master, where rank 0 listens; the order in which they start does not
-// matter. The ports of the other connections are chosen by the system. Peers are not authenticated and data
-// are not encrypted: for the network of one cluster.
+// matter. Rank 0 listens at the master's address alone, the others at the address by which they reach it, at
+// ports that the system chooses, and nobody listens any more once all are connected. Who connects and is no
+// rank of this run is turned away; it costs the run nothing. Ranks and rank 0 prove to each other that they
+// know the secret without sending it. What they send each other then is not encrypted or signed: whoever can
+// write into the connections of the network can write into the run.
 //
 // The communicator is an exchange communicator: exchange_communicator.hpp says what that costs. One thread
 // may be in a call at a time.
