@@ -22,7 +22,6 @@ using executor::Communicator;
 using executor::Launch;
 
 constexpr std::int64_t kMostThreadRanks = 1024;
-constexpr float kFirstLossScale = 65536;
 
 // Ranks that share this host's memory and processors.
 std::int64_t ranks_here(const describe::Plan& plan, const Launch& launch) {
@@ -62,14 +61,20 @@ executor::TrainingJob job_of(const LiveRun& run) {
   job.batches.gradient_accumulation = plan.gradient_accumulation;
   job.batches.data_parallel = plan.data_parallel;
   job.vocabulary = run.model.vocabulary;
-  job.data = settings.data;
+  job.data = {run.data, settings.seed, settings.shuffle};
   job.seed = settings.seed;
+  job.rate = settings.rate;
   job.settings.learning_rate = static_cast<float>(settings.learning_rate);
   job.settings.weight_decay = static_cast<float>(settings.weight_decay);
+  job.settings.decayed = settings.decayed;
+  job.settings.beta1 = static_cast<float>(settings.beta1);
+  job.settings.beta2 = static_cast<float>(settings.beta2);
+  job.settings.epsilon = static_cast<float>(settings.epsilon);
   job.settings.clip_norm = static_cast<float>(settings.clip_norm);
   if (plan.precision == describe::Precision::fp16) {
     job.settings.dynamic_loss_scale = true;
-    job.loss_scale = kFirstLossScale;
+    job.settings.scale_window = settings.loss_scale_window;
+    job.loss_scale = static_cast<float>(settings.loss_scale);
   }
   job.warm_up_steps = settings.warm_up;
   job.measured_steps = settings.steps;
@@ -129,6 +134,17 @@ std::optional<std::string> too_large_here(const predict::Prediction& prediction,
                      reports::thousands(needed), reports::thousands(here));
 }
 
+std::shared_ptr<const executor::TokenFile> open_data(const LiveSettings& settings,
+                                                     const describe::Model& model,
+                                                     const describe::Plan& plan) {
+  if (settings.data.empty()) return nullptr;
+  auto file = std::make_shared<const executor::TokenFile>(settings.data, settings.data_type);
+  executor::BatchShape shape;
+  shape.sequence = plan.sequence;
+  executor::make_batches({file, settings.seed, settings.shuffle}, shape, model.vocabulary);
+  return file;
+}
+
 program::Measurement run_live(const LiveRun& run) {
   limit_memory(run);
   const executor::TrainingJob job = job_of(run);
@@ -143,7 +159,10 @@ program::Measurement run_live(const LiveRun& run) {
   measurement.device =
       fmt::format("{}, {} each", measurement.device, reports::counted(threads_of_rank(run), "thread"));
   measurement.batches =
-      run.settings.data.empty() ? fmt::format("seed {}", run.settings.seed) : run.settings.data;
+      run.data == nullptr ? fmt::format("seed {}", run.settings.seed)
+                          : fmt::format("{} ({} of type {}{})", run.settings.data,
+                                        reports::counted(run.data->tokens(), "token"),
+                                        name_of(run.data->type()), run.settings.shuffle ? ", shuffled" : "");
   return measurement;
 }
 

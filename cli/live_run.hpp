@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -20,6 +21,11 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
 std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,
                                           const executor::Launch& launch);
 
+// The file of --data, or nullptr. Throws ConfigurationError naming --data when it has no sequence of the plan.
+std::shared_ptr<const executor::TokenFile> open_data(const LiveSettings& settings,
+                                                     const describe::Model& model,
+                                                     const describe::Plan& plan);
+
 struct LiveRun {
   const describe::Model& model;
   const describe::Plan& plan;
@@ -27,6 +33,7 @@ struct LiveRun {
   const LiveSettings& settings;
   const executor::Launch& launch;
   const executor::RunIdentity& identity;
+  std::shared_ptr<const executor::TokenFile> data{};  // nullptr: tokens are drawn from the seed
   std::ostream* progress = nullptr;
 };
 

@@ -74,6 +74,8 @@ Answer validate(const Request& request) {
   const describe::ResolvedPlan resolved =
       describe::resolve_plan(with_ranks(request.options, launch), model, hardware);
   require_same_ranks(resolved.plan, launch);
+  require_used(request, resolved.plan);
+  const auto data = open_data(settings, model, resolved.plan);
   const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
   const reports::FitAnswer fit{version(), argument, hardware, model, resolved, prediction, {}};
   const reports::RunEnvironment environment = run_environment(request.words);
@@ -81,8 +83,8 @@ Answer validate(const Request& request) {
   ValidationAnswer answer{fit, environment};
   const bool speaks = launch.rank == 0;  // of several processes one does
   const executor::RunIdentity identity = run_identity(request, launch, model, resolved.plan);
-  const LiveRun run{
-      model, resolved.plan, prediction, settings, launch, identity, speaks ? request.progress : nullptr};
+  const LiveRun run{model,  resolved.plan, prediction, settings,
+                    launch, identity,      data,       speaks ? request.progress : nullptr};
   const auto finish = [&](RunOutcome outcome, const std::string& reason) {
     if (!speaks && reason.empty()) return Answer{{}, exit_code_of(outcome), true};
     if (!speaks) return end_of_rank(request, launch, reason, exit_code_of(outcome));

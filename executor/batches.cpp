@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
+#include "executor/permutation.hpp"
 #include "executor/random.hpp"
 #include "planner/error.hpp"
 
@@ -26,10 +23,10 @@ class NumberedBatches final : public BatchSource {
 
   void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets) override {
     const std::int64_t pass = passes_ % shape_.gradient_accumulation;
-    const std::int64_t step = shape_.first_step + passes_ / shape_.gradient_accumulation;
+    const std::int64_t step = passes_ / shape_.gradient_accumulation;
     ++passes_;
     const std::int64_t first =
-        step * shape_.global_batch() +
+        shape_.first_sequence + step * shape_.global_batch() +
         (shape_.data_parallel_rank * shape_.gradient_accumulation + pass) * shape_.micro_batch;
     const auto length = static_cast<std::size_t>(shape_.sequence);
     for (std::int64_t i = 0; i < shape_.micro_batch; ++i) {
@@ -52,16 +49,9 @@ std::unique_ptr<BatchSource> numbered(const BatchShape& shape, Fill fill) {
   return std::make_unique<NumberedBatches<Fill>>(shape, std::move(fill));
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw ConfigurationError(Problem{"--data", 0, "", fmt::format("{} {}", zeroplan::quoted(path), why)});
-}
-
-std::vector<unsigned char> read_bytes(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) refuse(path, "is a folder, expected a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  return {std::istreambuf_iterator<char>(file), {}};
+[[noreturn]] void refuse(const TokenFile& file, const std::string& why) {
+  throw ConfigurationError(
+      Problem{"--data", 0, "", fmt::format("{} {}", zeroplan::quoted(file.path()), why)});
 }
 
 }  // namespace
@@ -81,27 +71,48 @@ std::unique_ptr<BatchSource> seeded_batches(const BatchShape& shape, std::int64_
   });
 }
 
-std::unique_ptr<BatchSource> file_batches(const BatchShape& shape, std::int64_t vocabulary,
-                                          const std::string& path) {
-  constexpr std::int64_t kByteValues = 256;
-  if (vocabulary < kByteValues) {
-    throw ConfigurationError(
-        Problem{"--data", 0, "",
-                fmt::format("the model has a vocabulary of {}, expected at least {} for bytes as tokens",
-                            vocabulary, kByteValues)});
-  }
-  std::vector<unsigned char> text = read_bytes(path);
-  const auto bytes = static_cast<std::int64_t>(text.size());
-  if (bytes <= shape.sequence) {
-    refuse(path, fmt::format("has {} bytes, expected more than one sequence of {}", bytes, shape.sequence));
-  }
-  const std::int64_t sequences = (bytes - 1) / shape.sequence;
+std::unique_ptr<BatchSource> file_batches(const DataSource& source, const BatchShape& shape,
+                                          std::int64_t vocabulary) {
+  const Elements tokens_there = source.file->tokens();
   const std::int64_t length = shape.sequence;
-  return numbered(shape, [text = std::move(text), sequences, length](std::int64_t sequence,
-                                                                     std::vector<std::int32_t>& tokens) {
-    const auto start = static_cast<std::size_t>(sequence % sequences * length);
-    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = text[start + i];
+  if (tokens_there <= length) {
+    refuse(*source.file, fmt::format("has {} tokens of type {}, expected more than one sequence of {}",
+                                     tokens_there, name_of(source.file->type()), length));
+  }
+  const std::int64_t sequences = (tokens_there - 1) / length;
+  return numbered(shape, [source, sequences, length, vocabulary](std::int64_t sequence,
+                                                                 std::vector<std::int32_t>& tokens) {
+    const std::int64_t pass = sequence / sequences;
+    std::int64_t place = sequence % sequences;
+    if (source.shuffle) {
+      const Permutation order(static_cast<std::uint64_t>(sequences),
+                              mix(source.seed ^ mix(static_cast<std::uint64_t>(pass))));
+      place = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place)));
+    }
+    source.file->read(place * length, tokens);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] >= 0 && tokens[i] < vocabulary) continue;
+      const Elements at = place * length + static_cast<Elements>(i);
+      refuse(*source.file,
+             fmt::format(
+                 "has the token {} as its token {} (byte {}), expected one of the vocabulary: from 0 to {}. "
+                 "Tokens are read as {}; --data-type says otherwise",
+                 tokens[i], at, source.file->byte_of(at), vocabulary - 1, name_of(source.file->type())));
+    }
   });
+}
+
+std::unique_ptr<BatchSource> make_batches(const DataSource& source, const BatchShape& shape,
+                                          std::int64_t vocabulary) {
+  if (source.file != nullptr) return file_batches(source, shape, vocabulary);
+  return seeded_batches(shape, vocabulary, source.seed);
+}
+
+std::string DataSource::order(std::int64_t sequence) const {
+  if (file == nullptr) return fmt::format("drawn from seed {}, sequences of {}", seed, sequence);
+  const std::string content = fmt::format("{} tokens of type {} ({:016x}), sequences of {}", file->tokens(),
+                                          name_of(file->type()), file->fingerprint(), sequence);
+  return shuffle ? fmt::format("{}, shuffled by seed {}", content, seed) : content;
 }
 
 }  // namespace zeroplan::executor

@@ -203,12 +203,16 @@ struct Reader {
     return {values, static_cast<Bytes>(text.size())};
   }
 
-  template <class Number>
-  Number number(const std::map<std::string, std::string>& values, const std::string& key) const {
+  const std::string& text(const std::map<std::string, std::string>& values, const std::string& key) const {
     const auto found = values.find(key);
     if (found == values.end()) refuse(key, "is missing");
+    return found->second;
+  }
+
+  template <class Number>
+  Number number(const std::map<std::string, std::string>& values, const std::string& key) const {
     Number value{};
-    const std::string& text = found->second;
+    const std::string& text = this->text(values, key);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) {
       refuse(key, fmt::format("found {}, expected a number", zeroplan::quoted(text)));
@@ -245,11 +249,13 @@ void read_part(const Reader& reader, const File& file, Bytes array_at, const Par
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const TrainingIdentity& identity, std::int64_t steps,
+void save_checkpoint(const std::string& path, const TrainingIdentity& identity, const RunPosition& position,
                      Rank& rank, Communicator& world) {
   const program::StepProgram& program = rank.program();
   Header header = required(identity, rank);
-  header.emplace_back("steps", fmt::format("{}", steps));
+  header.emplace_back("steps", fmt::format("{}", position.steps));
+  header.emplace_back("sequences", fmt::format("{}", position.data.sequences));
+  header.emplace_back("data", position.data.order);
   header.emplace_back("updates", fmt::format("{}", rank.steps()));
   header.emplace_back("loss_scale", fmt::format("{}", rank.interpreter().scalar(Scalar::loss_scale)));
   header.emplace_back("good_steps", fmt::format("{}", rank.interpreter().scalar(Scalar::good_steps)));
@@ -288,7 +294,7 @@ void save_checkpoint(const std::string& path, const TrainingIdentity& identity, 
   world.barrier();
 }
 
-std::int64_t load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank) {
+RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank) {
   const program::StepProgram& program = rank.program();
   const Reader reader{path};
   const File file(path, O_RDONLY);
@@ -315,7 +321,8 @@ std::int64_t load_checkpoint(const std::string& path, const TrainingIdentity& id
   rank.set_steps(reader.number<std::int64_t>(values, "updates"));
   rank.interpreter().set_scalar(Scalar::loss_scale, reader.number<float>(values, "loss_scale"));
   rank.interpreter().set_scalar(Scalar::good_steps, reader.number<float>(values, "good_steps"));
-  return reader.number<std::int64_t>(values, "steps");
+  return {reader.number<std::int64_t>(values, "steps"),
+          {reader.number<std::int64_t>(values, "sequences"), reader.text(values, "data")}};
 }
 
 }  // namespace zeroplan::executor

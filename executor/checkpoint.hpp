@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/batches.hpp"
 #include "executor/communicator/communicator.hpp"
 #include "executor/rank.hpp"
 
@@ -19,14 +20,19 @@ namespace zeroplan::executor {
 // What must be the same for a run to go on: model, type, optimizer ... as text, for messages.
 using TrainingIdentity = std::vector<std::pair<std::string, std::string>>;
 
+// How far a run has come, beside its state.
+struct RunPosition {
+  std::int64_t steps = 0;  // taken, skipped ones included
+  DataPosition data;
+};
+
 // Every rank writes what it owns, into a new file beside `path` that takes its place when all are done: whole
-// or not at all. All ranks call it, between steps, and must see the same file system. `steps`: taken so far,
-// skipped ones included. Throws DeviceError.
-void save_checkpoint(const std::string& path, const TrainingIdentity& identity, std::int64_t steps,
+// or not at all. All ranks call it, between steps, and must see the same file system. Throws DeviceError.
+void save_checkpoint(const std::string& path, const TrainingIdentity& identity, const RunPosition& position,
                      Rank& rank, Communicator& world);
 
-// Reads this rank's part and returns the steps that were taken. Requires a rank that was set up. Throws
+// Reads this rank's part and returns how far the run had come. Requires a rank that was set up. Throws
 // ConfigurationError naming --resume, the key, what was found and what was expected.
-std::int64_t load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank);
+RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank);
 
 }  // namespace zeroplan::executor

@@ -26,7 +26,8 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
       device_(device),
       arena_(arena),
       data_parallel_(data_parallel),
-      tensor_parallel_(tensor_parallel) {
+      tensor_parallel_(tensor_parallel),
+      decay_mask_(program) {
   clear_profile();
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instruction& instruction = program.code[i];
@@ -201,6 +202,9 @@ void Interpreter::kernel(const Instruction& instruction, Registers registers, co
   kernel.dims = instruction.dims;
   for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
     kernel.operands[i] = operand(instruction, i, registers.layer);
+  }
+  if (instruction.op == Op::optimizer_update && settings.decayed == Decayed::matrices) {
+    kernel.undecayed = decay_mask_.undecayed(instruction.extra);
   }
   if (instruction.op == Op::copy_to_device) profile_.to_device_bytes += moved_bytes(kernel);
   if (instruction.op == Op::copy_to_host || instruction.op == Op::accumulate_host) {

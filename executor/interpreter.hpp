@@ -9,6 +9,7 @@
 
 #include "executor/arena.hpp"
 #include "executor/communicator/communicator.hpp"
+#include "executor/decay_mask.hpp"
 #include "executor/device/device.hpp"
 #include "planner/program/measurement.hpp"
 #include "planner/program/step_program.hpp"
@@ -93,6 +94,7 @@ class Interpreter {
   Arena& arena_;
   Communicator* data_parallel_;
   Communicator* tensor_parallel_;
+  DecayMask decay_mask_;
   std::size_t first_after_setup_ = 0;
   program::BufferId scalars_ = program::kNoBuffer;
   program::Phase phase_ = program::Phase::setup;

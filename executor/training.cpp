@@ -107,10 +107,10 @@ void measure_memory(RankMeasurement& measurement, Rank& rank) {
 }
 
 // The step, with errors that say where they happened.
-StepResult checked_step(const TrainingJob& job, Rank& rank, BatchSource& batches, std::int64_t step) {
+StepResult checked_step(const StepSettings& settings, Rank& rank, BatchSource& batches, std::int64_t step) {
   const auto where = [&] { return fmt::format("step {}, {}", step, rank.interpreter().position_text()); };
   try {
-    return rank.step(job.settings, batches);
+    return rank.step(settings, batches);
   } catch (const DeviceError& error) {
     throw DeviceError(fmt::format("{}: {}", where(), error.what()));
   } catch (const CommunicationError& error) {
@@ -137,6 +137,18 @@ std::vector<program::InstructionTime> times_of(const program::StepProgram& step,
     same->waiting_seconds += waiting[i];
   }
   return times;
+}
+
+// Where a run that is resumed begins; `order` is that of its data.
+RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank, Communicator& world) {
+  const RunPosition saved = load_checkpoint(job.resume, job.identity, rank);
+  if (saved.data.order != order && world.rank() == 0 && job.still_running) {
+    job.still_running(
+        fmt::format("the checkpoint is of other data ({}): this run begins at the first sequence of "
+                    "its own ({})",
+                    saved.data.order, order));
+  }
+  return {saved.steps, {saved.data.resumed_in(order), order}};
 }
 
 std::vector<RankMeasurement> gathered(const RankMeasurement& own, Communicator& world) {
@@ -170,14 +182,16 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   Rank rank(std::move(plan.program), plan.arena, std::move(device), world);
   BatchShape shape = job.batches;
   shape.data_parallel_rank = position.data_parallel;
+  RunPosition begin{0, {0, job.data.order(shape.sequence)}};
   if (job.resume.empty()) {
     rank.initialize(normal_initialization(job.seed, rank.program().layers), job.loss_scale);
   } else {
-    shape.first_step = load_checkpoint(job.resume, job.identity, rank);
+    begin = resumed(job, begin.data.order, rank, world);
   }
-  const std::unique_ptr<BatchSource> batches = job.data.empty()
-                                                   ? seeded_batches(shape, job.vocabulary, job.seed)
-                                                   : file_batches(shape, job.vocabulary, job.data);
+  shape.first_sequence = begin.data.sequences;
+  const std::unique_ptr<BatchSource> batches = make_batches(job.data, shape, job.vocabulary);
+  RateSchedule rate = job.rate;
+  if (rate.steps == 0) rate.steps = rank.steps() + job.warm_up_steps + job.measured_steps;
 
   RankMeasurement own;
   {
@@ -186,19 +200,22 @@ Measurement train(const TrainingJob& job, Communicator& world) {
     const std::int64_t steps = job.warm_up_steps + job.measured_steps;
     for (std::int64_t i = 0; i < steps; ++i) {
       StepMeasurement step;
-      step.step = shape.first_step + i + 1;
+      step.step = begin.steps + i + 1;
       step.warm_up = i < job.warm_up_steps;
       if (i == job.warm_up_steps) rank.interpreter().clear_profile();
       const bool last = i + 1 == steps;
       if (last) add_totals(own, rank, -1);
       if (heartbeat) heartbeat->begin_step(step.step);
       const Clock::time_point start = Clock::now();
-      const StepResult result = checked_step(job, rank, *batches, step.step);
+      StepSettings settings = job.settings;
+      settings.learning_rate = static_cast<float>(
+          rate_at(rate, static_cast<double>(job.settings.learning_rate), rank.steps() + 1));
+      const StepResult result = checked_step(settings, rank, *batches, step.step);
       step.seconds = seconds_since(start);
       if (last) add_totals(own, rank, 1);
       step.loss = static_cast<double>(result.loss);
       step.gradient_norm = static_cast<double>(result.gradient_norm);
-      step.learning_rate = static_cast<double>(job.settings.learning_rate);
+      step.learning_rate = static_cast<double>(settings.learning_rate);
       step.loss_scale = static_cast<double>(result.loss_scale);
       step.skipped = result.skipped;
       step.peak_bytes = rank.arena().high_water().device;
@@ -213,8 +230,10 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   measurement.times = times_of(rank.program(), profile, measure_waiting(rank));
   measurement.of_rank = gathered(own, world);
   if (!job.save.empty()) {
-    save_checkpoint(job.save, job.identity,
-                    shape.first_step + static_cast<std::int64_t>(measurement.steps.size()), rank, world);
+    const auto steps = static_cast<std::int64_t>(measurement.steps.size());
+    const RunPosition end{begin.steps + steps,
+                          {begin.data.sequences + steps * shape.global_batch(), begin.data.order}};
+    save_checkpoint(job.save, job.identity, end, rank, world);
   }
   return measurement;
 }

@@ -9,6 +9,7 @@
 #include "executor/batches.hpp"
 #include "executor/checkpoint.hpp"
 #include "executor/rank.hpp"
+#include "executor/rate_schedule.hpp"
 #include "planner/program/measurement.hpp"
 
 namespace zeroplan::executor {
@@ -25,21 +26,22 @@ struct TrainingJob {
   std::function<RankPlan(program::RankPosition)> plan;
   std::function<std::unique_ptr<Device>()> device;
 
-  BatchShape batches;  // its rank and first step are set here
+  BatchShape batches;  // its rank and first sequence are set here
   std::int64_t vocabulary = 0;
-  std::string data;  // a file whose bytes are the tokens; empty: drawn from `seed`
-  std::uint64_t seed = 0;
+  DataSource data;
+  std::uint64_t seed = 0;  // of the weights
 
-  StepSettings settings;
-  float loss_scale = 1;  // to begin with
+  StepSettings settings;  // its learning rate is the highest
+  RateSchedule rate;      // steps 0: to the last step of this run
+  float loss_scale = 1;   // to begin with
   std::int64_t warm_up_steps = 1;
   std::int64_t measured_steps = 3;
 
   std::string resume, save;  // checkpoint files, or empty
   TrainingIdentity identity;
 
-  // Rank 0: after each step, and when one takes longer than `heartbeat` (from another thread), with where it
-  // is.
+  // Rank 0: after each step; and what is to be known beside the steps: that one takes longer than `heartbeat`,
+  // with where it is (from another thread), or that a checkpoint is of other data.
   std::function<void(const program::StepMeasurement&)> stepped;
   std::function<void(const std::string&)> still_running;
   std::chrono::milliseconds heartbeat{10'000};

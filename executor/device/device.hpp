@@ -2,11 +2,20 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "executor/tensor.hpp"
 
 namespace zeroplan::executor {
+
+// Elements [begin, end) of a vector.
+struct ElementRange {
+  Elements begin = 0, end = 0;
+};
+
+// Which weights decay: all, or matrices and not biases and norms.
+enum class Decayed : std::uint8_t { all, matrices };
 
 // What kernels need beside their operands: the same for a whole step.
 struct StepSettings {
@@ -15,7 +24,8 @@ struct StepSettings {
   float learning_rate = 0;
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;  // Adam (arXiv 1412.6980)
   float weight_decay = 0;                               // decoupled (AdamW, arXiv 1711.05101)
-  float clip_norm = 0;                                  // of the global gradient norm; 0: none
+  Decayed decayed = Decayed::matrices;
+  float clip_norm = 0;  // of the global gradient norm; 0: none
   float norm_epsilon = 1e-5F;
   float rotary_base = 10000;
   bool dynamic_loss_scale =
@@ -32,6 +42,7 @@ struct Kernel {
   bool counts_replicated = true;  // gradient_norm: this tensor-parallel rank counts what all hold alike
   std::array<std::int64_t, 4> dims{};
   std::array<Tensor, program::kMaxOperands> operands{};
+  std::span<const ElementRange> undecayed{};  // optimizer_update: of the owned elements, rising
 };
 
 // Where a rank's memory is and its kernels run. Two implementations: cpu/ and cuda/ (a shared object opened

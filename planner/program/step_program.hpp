@@ -200,8 +200,8 @@ enum class Op : std::uint8_t {
   // {elements, chunk}; in gradient, in scalars, out fp32: unscaled and clipped. The chunk from iteration *
   // chunk on
   gradient_to_fp32,
-  // {elements, chunk}; in fp32 gradient, io master (absent: the parameter is its own), out parameter, io
-  // states ...
+  // {elements, chunk}, extra: number of its unit in StepProgram::units from 1, or 0; in fp32 gradient, io
+  // master (absent: the parameter is its own), out parameter, io states ...
   optimizer_update,
   // io scalars: squared norm, loss scale, step count
   scale_update,

@@ -353,6 +353,13 @@ void ZeroPolicy::step(BufferId scalars) {
     builder_.release_all(parts->fused_gradient);
 }
 
+std::uint32_t ZeroPolicy::number_of(const Unit& unit) const {
+  if (unit.is_opaque()) return 0;
+  std::uint32_t number = 1;
+  for (const Unit* before = units_.data(); before != &unit; ++before) number += before->is_opaque() ? 0 : 1;
+  return number;
+}
+
 void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
   if (unit.elements == 0) return;
   const Parts& parts = parts_of(unit);
@@ -375,10 +382,11 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
   }
   builder_.times(div_ceil(unit.owned, chunk), [&] {
     builder_.emit(Op::gradient_to_fp32, {unit.owned, chunk}, {gradient, at(scalars), fp32}).stream = stream;
-    builder_
-        .emit(Op::optimizer_update, {unit.owned, chunk},
-              {fp32, at(unit.master), updated, at(unit.states[0]), at(unit.states[1]), at(unit.states[2])})
-        .stream = stream;
+    Instruction& instruction = builder_.emit(
+        Op::optimizer_update, {unit.owned, chunk},
+        {fp32, at(unit.master), updated, at(unit.states[0]), at(unit.states[1]), at(unit.states[2])});
+    instruction.stream = stream;
+    instruction.extra = number_of(unit);
   });
 
   if (host_parameter_ != kNoBuffer) {

@@ -69,6 +69,8 @@ class ZeroPolicy {
   bool sums_apart(const Unit& unit) const;
   bool held_through_micro_batch(const Unit& unit) const;  // its slot: head and embedding both add to it
   const Parts& parts_of(const Unit& unit) const;
+  // In StepProgram::units, from 1; 0 for what is not there.
+  std::uint32_t number_of(const Unit& unit) const;
   void update(const Unit& unit, BufferId scalars);
 
   Builder& builder_;

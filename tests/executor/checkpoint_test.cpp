@@ -40,10 +40,12 @@ std::vector<float> train_part(const describe::Model& model, const describe::Plan
     Rank rank(std::move(program), {memory.peak, memory.host_peak}, make_cpu_device({}), world);
     BatchShape shape{plan.sequence, plan.micro_batch, plan.gradient_accumulation, plan.data_parallel,
                      position.data_parallel};
+    RunPosition run_position{0, {0, "of the test"}};
     if (part.resume.empty()) {
       rank.initialize(normal_initialization(3, model.layers), loss_scale);
     } else {
-      shape.first_step = load_checkpoint(part.resume, kIdentity, rank);
+      run_position = load_checkpoint(part.resume, kIdentity, rank);
+      shape.first_sequence = run_position.data.resumed_in("of the test");
     }
     StepSettings settings;
     settings.learning_rate = 1e-2F;
@@ -56,7 +58,9 @@ std::vector<float> train_part(const describe::Model& model, const describe::Plan
       const float loss = rank.step(settings, *batches).loss;
       if (world.rank() == 0) losses.push_back(loss);
     }
-    if (!part.save.empty()) save_checkpoint(part.save, kIdentity, shape.first_step + part.steps, rank, world);
+    run_position.steps += part.steps;
+    run_position.data.sequences += part.steps * shape.global_batch();
+    if (!part.save.empty()) save_checkpoint(part.save, kIdentity, run_position, rank, world);
   });
   return losses;
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "executor/rate_schedule.hpp"
 #include "tests/executor/training_support.hpp"
 #include "tests/support/plans.hpp"
 
@@ -42,7 +43,7 @@ std::int32_t drawn_token(std::int64_t step, std::int64_t sequence, std::int64_t 
 
 struct Reference {
   describe::Model model;
-  std::map<TensorName, std::vector<double>> gradients, training;
+  std::map<TensorName, std::vector<double>> gradients, training, schedule;
 };
 
 std::map<TensorName, std::vector<double>> read_vectors(const std::string& file) {
@@ -68,7 +69,7 @@ std::map<TensorName, std::vector<double>> read_vectors(const std::string& file) 
 
 Reference read_reference(const std::string& name, std::string_view shape) {
   return {describe::read_model_spelling(shape), read_vectors(name + ".gradients.txt"),
-          read_vectors(name + ".training.txt")};
+          read_vectors(name + ".training.txt"), read_vectors(name + ".schedule.txt")};
 }
 
 const Reference& gpt() {
@@ -219,6 +220,7 @@ TEST_CASE("pytorch: losses, norms and weights of steps with clipping and AdamW t
         options.settings.beta2 = number("betas", 1);
         options.settings.epsilon = number("epsilon");
         options.settings.weight_decay = number("weight_decay");
+        options.settings.decayed = Decayed::all;
         options.settings.clip_norm = number("clip_norm");
         options.visit = [&](Rank& rank, std::int64_t step) {
           if (step == options.steps - 1) weights.collect(rank, State::parameter);
@@ -229,6 +231,57 @@ TEST_CASE("pytorch: losses, norms and weights of steps with clipping and AdamW t
           CHECK(training.norms[i] == doctest::Approx(norms[i]).epsilon(kTolerance));
         }
         largest_difference(weights.tensors(), vectors);
+      }
+    }
+  }
+}
+
+TEST_CASE("pytorch: schedules of the rate, betas, epsilon and decay of matrices only to 1e-5") {
+  for (const Reference* reference : {&gpt(), &llama()}) {
+    const auto& vectors = reference->schedule;
+    const auto number = [&](const std::string& name, std::size_t i = 0) {
+      return vectors.at({name, 0}).at(i);
+    };
+    for (const RateSchedule::Decay decay : {RateSchedule::Decay::cosine, RateSchedule::Decay::linear}) {
+      const std::string name(name_of(decay));
+      const std::vector<double>& losses = vectors.at({name + ".losses", 0});
+      const std::vector<double>& norms = vectors.at({name + ".gradient_norms", 0});
+      const std::vector<double>& rates = vectors.at({name + ".rates", 0});
+      RateSchedule schedule;
+      schedule.decay = decay;
+      schedule.warm_up_steps = static_cast<std::int64_t>(number("warm_up"));
+      schedule.steps = static_cast<std::int64_t>(losses.size());
+      schedule.minimum = number("minimum_rate");
+      for (const std::int64_t ranks : {1, 3}) {  // 3: partitions begin and end inside tensors
+        for (const std::int64_t tp : {1, 2}) {
+          describe::Plan plan = plan_of({ranks, 1}, tp);
+          plan.zero_stage = ranks > 1 ? 2 : 0;
+          CAPTURE(name);
+          CAPTURE(ranks);
+          CAPTURE(tp);
+          WholeModel weights(reference->model, plan);
+          TrainingOptions options = drawn_options();
+          options.steps = schedule.steps;
+          options.settings.beta1 = static_cast<float>(number("betas", 0));
+          options.settings.beta2 = static_cast<float>(number("betas", 1));
+          options.settings.epsilon = static_cast<float>(number("epsilon"));
+          options.settings.weight_decay = static_cast<float>(number("weight_decay"));
+          options.settings.decayed = Decayed::matrices;
+          options.settings.clip_norm = static_cast<float>(number("clip_norm"));
+          options.rate = [&](std::int64_t update) {
+            return rate_at(schedule, number("learning_rate"), update);
+          };
+          options.visit = [&](Rank& rank, std::int64_t step) {
+            if (step == options.steps - 1) weights.collect(rank, State::parameter);
+          };
+          const Training training = train(reference->model, plan, options);
+          for (std::size_t i = 0; i < losses.size(); ++i) {
+            CHECK(options.rate(static_cast<std::int64_t>(i) + 1) == doctest::Approx(rates[i]).epsilon(1e-7));
+            CHECK(training.losses[i] == doctest::Approx(losses[i]).epsilon(kTolerance));
+            CHECK(training.norms[i] == doctest::Approx(norms[i]).epsilon(kTolerance));
+          }
+          if (decay == RateSchedule::Decay::cosine) largest_difference(weights.tensors(), vectors);
+        }
       }
     }
   }

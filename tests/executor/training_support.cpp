@@ -144,7 +144,9 @@ Training train(const describe::Model& model, const describe::Plan& plan, const T
     SequenceBatches batches(tokens, plan, position.data_parallel);
     const auto index = static_cast<std::size_t>(world.rank());
     for (std::int64_t step = 1; step <= options.steps; ++step) {
-      results[index].push_back(rank.step(options.settings, batches));
+      StepSettings settings = options.settings;
+      if (options.rate) settings.learning_rate = static_cast<float>(options.rate(step));
+      results[index].push_back(rank.step(settings, batches));
       if (options.visit) options.visit(rank, step);
     }
     training.high_water[index] = rank.arena().high_water();

@@ -36,6 +36,7 @@ struct Degrees {
 struct TrainingOptions {
   std::int64_t steps = 1;
   StepSettings settings = {.learning_rate = 3e-3F};
+  std::function<double(std::int64_t update)> rate{};  // absent: that of `settings`
   float loss_scale = 1;
   ParameterValue initial{};  // absent: normal_initialization(17, layers)
   TokenAt tokens{};          // absent: learnable_tokens

@@ -61,9 +61,13 @@ TEST_CASE("every kind of plan agrees with its prediction") {
 TEST_CASE("the record is written down before the run, and again after it") {
   const TemporaryFolder folder;
   const std::string file = folder.file("run.json");
+  // A token that the vocabulary lacks is found when it is read.
+  const std::string data = folder.file("tokens.bin");
+  run_shell("head -c 100000 /dev/zero | tr '\\0' '\\377' > '" + data + "'");
   const CommandResult failed =
-      run_shell(kProgram + kModel + "--data '" + folder.path() + "' -o json --out '" + file + "'");
+      run_shell(kProgram + kModel + "--data '" + data + "' -o json --out '" + file + "'");
   CHECK(failed.exit_code == 2);
+  CHECK(contains(failed.err, "has the token 65535 as its token "));
   const json before = json::parse(zeroplan::test::read_file(file));
   CHECK(before["outcome"] == "predicted");
   CHECK(before["measured"].is_null());
@@ -148,4 +152,46 @@ TEST_CASE("ranks started as processes with torchrun's variables give one answer"
   const CommandResult wrong = run_shell(common + "RANK=0 " + kProgram + kModel + "--gpus 3");
   CHECK(wrong.exit_code == 2);
   CHECK(contains(wrong.err, "--gpus: the plan has 3 ranks"));
+}
+
+TEST_CASE("a data file of any size leaves the verdict as it is, and what is no file is refused at once") {
+  const TemporaryFolder folder;
+  const std::string small = folder.file("small");
+  const std::string large = folder.file("large.bin");
+  run_shell("head -c 8000000 /dev/urandom > '" + small + "'; truncate -s 10G '" + large + "'");
+  const std::string plan = "--dtype fp32 --gpus 2 --zero 2 --steps 30 ";
+  for (const std::string& file : {small, large}) {
+    const json record = record_of(plan + "--data '" + file + "'");
+    CHECK(record["outcome"] == "agrees");
+  }
+  const CommandResult device = run_shell("timeout 5 " + kProgram + kModel + "--data /dev/zero");
+  CHECK(device.exit_code == 2);
+  CHECK(contains(device.err, "is no regular file"));
+}
+
+TEST_CASE("the rate rises and falls, and the loss scale begins and doubles as it is told") {
+  const auto column = [](const json& record, const char* key) {
+    json values = json::array();
+    for (const json& step : record["measured"]["steps"]) values.push_back(step[key]);
+    return values;
+  };
+  const json record = record_of(
+      "--dtype fp16 --warm-up 0 --steps 6 --rate 4e-3 --rate-warm-up 2 --rate-decay linear --rate-min 1e-3 "
+      "--loss-scale 256 --loss-scale-window 2 --betas 0.9,0.95 --epsilon 1e-6 --decay all");
+  const std::vector<double> rates{2e-3, 4e-3, 4e-3, 3.25e-3, 2.5e-3, 1.75e-3};  // PyTorch: *.schedule.txt
+  const json seen = column(record, "learning_rate");
+  for (std::size_t i = 0; i < rates.size(); ++i) CHECK(seen[i].get<double>() == doctest::Approx(rates[i]));
+  CHECK(column(record, "loss_scale") == json{256, 256, 512, 512, 1024, 1024});
+
+  const CommandResult wrong = run_shell(
+      kProgram + kModel + "--dtype bf16 --optimizer sgd --loss-scale 2 --betas 0.9,0.99 --epsilon 1e-6");
+  CHECK(wrong.exit_code == 2);
+  for (const char* option : {"--loss-scale: ", "--betas: ", "--epsilon: "})
+    CHECK(contains(wrong.err, option));
+  const CommandResult more =
+      run_shell(kProgram + kModel + "--shuffle=off --data-type uint8 --rate-min 1 --betas 0.9 --decay norms");
+  CHECK(more.exit_code == 2);
+  for (const char* option : {"--shuffle: ", "--data-type: ", "--rate-min: ", "--betas: ", "--decay: "}) {
+    CHECK(contains(more.err, option));
+  }
 }

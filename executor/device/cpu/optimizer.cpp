@@ -78,6 +78,26 @@ void adam(const float* g, float* w, float* m, float* v, Elements count, const Ra
   });
 }
 
+// Calls update(offset, count, rates) for the parts of elements [at, at + count) that decay and that do not.
+template <class Update>
+void over_decay(std::span<const ElementRange> undecayed, Elements at, Elements count, const Rates& rates,
+                const Update& update) {
+  Rates without_decay = rates;
+  without_decay.decay = 1;
+  const Elements end = at + count;
+  Elements done = at;
+  auto range = std::partition_point(undecayed.begin(), undecayed.end(),
+                                    [at](const ElementRange& one) { return one.end <= at; });
+  for (; range != undecayed.end() && range->begin < end; ++range) {
+    const Elements begin = std::max(range->begin, at);
+    const Elements stop = std::min(range->end, end);
+    if (done < begin) update(done - at, begin - done, rates);
+    update(begin - at, stop - begin, without_decay);
+    done = stop;
+  }
+  if (done < end) update(done - at, end - done, rates);
+}
+
 }  // namespace
 
 void optimizer_update(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
@@ -96,19 +116,19 @@ void optimizer_update(const Kernel& kernel, const StepSettings& settings, Worker
     const Elements at = begin + offset;
     const float* g = read(gradient, offset, part, scratch);
     float* w = begin_update(weights, at, part, scratch);
-    if (second) {
-      float* m = begin_update(first, at, part, scratch);
-      float* v = begin_update(second, at, part, scratch);
-      adam(g, w, m, v, part, rates);
-      finish_write(first, at, part, m);
-      finish_write(second, at, part, v);
-    } else if (first) {
-      float* m = begin_update(first, at, part, scratch);
-      sgd_with_momentum(g, w, m, part, rates);
-      finish_write(first, at, part, m);
-    } else {
-      sgd(g, w, part, rates);
-    }
+    float* m = first ? begin_update(first, at, part, scratch) : nullptr;
+    float* v = second ? begin_update(second, at, part, scratch) : nullptr;
+    over_decay(kernel.undecayed, at, part, rates, [&](Elements i, Elements n, const Rates& of_part) {
+      if (second) {
+        adam(g + i, w + i, m + i, v + i, n, of_part);
+      } else if (first) {
+        sgd_with_momentum(g + i, w + i, m + i, n, of_part);
+      } else {
+        sgd(g + i, w + i, n, of_part);
+      }
+    });
+    if (first) finish_write(first, at, part, m);
+    if (second) finish_write(second, at, part, v);
     finish_write(weights, at, part, w);
     if (master) finish_write(parameter, at, part, w);
   });

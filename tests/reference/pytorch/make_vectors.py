@@ -18,6 +18,10 @@ MODEL.training.txt     losses and gradient norms of 4 steps with clipping and Ad
                        1 and of what is in no layer. Adam's epsilon is 1e-3, not 1e-8: without it the step of an element
                        whose gradient is rounding noise is noise too, of the size of the learning rate.
 
+MODEL.schedule.txt     losses, gradient norms and learning rates of 6 such steps with a warm-up of 2 and then cosine or linear decay
+                       (PyTorch's own schedulers), other betas and epsilon, and weight decay on matrices only: not on biases
+                       and norms, as GPT-2's and Llama's trainers have it. Weights after 5 of them, with the cosine.
+
 A file is a list of tensors: a line "name layer outputs inputs" and then its values row by row. "#" starts a comment.
 """
 
@@ -32,6 +36,8 @@ BATCH, SEQUENCE, VOCABULARY = 6, 10, 37
 NORM_EPSILON, ROTARY_BASE = 1e-5, 10000.0
 STEPS = 4
 LEARNING_RATE, BETAS, ADAM_EPSILON, WEIGHT_DECAY, CLIP_NORM = 4e-3, (0.9, 0.95), 1e-3, 0.1, 1.0
+SCHEDULE_STEPS, WARM_UP, MINIMUM_RATE = 6, 2, 1e-3
+SCHEDULE_BETAS, SCHEDULE_EPSILON, SCHEDULE_WEIGHT_DECAY = (0.8, 0.97), 2e-3, 0.3
 
 GPT = {"name": "gpt", "hidden": 20, "layers": 3, "heads": 4, "kv_heads": 4, "head_dim": 5, "ffn": 54}
 LLAMA = {"name": "llama", "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48}
@@ -209,6 +215,53 @@ def training_text(model):
     return text + trained
 
 
+def scheduler_of(optimizer, decay):
+    """Each from PyTorch; the second begins at the full rate, as LinearLR's last factor is 1."""
+    schedulers = torch.optim.lr_scheduler
+    warm_up = schedulers.LinearLR(optimizer, start_factor=1 / WARM_UP, total_iters=WARM_UP - 1)
+    rest = SCHEDULE_STEPS - WARM_UP
+    if decay == "cosine":
+        fall = schedulers.CosineAnnealingLR(optimizer, T_max=rest, eta_min=MINIMUM_RATE)
+    else:
+        fall = schedulers.LinearLR(optimizer, 1.0, end_factor=MINIMUM_RATE / LEARNING_RATE, total_iters=rest)
+    return schedulers.SequentialLR(optimizer, [warm_up, fall], milestones=[WARM_UP])
+
+
+def schedule_text(model):
+    text = header(model, f"{SCHEDULE_STEPS} steps with schedules of the rate and decay of matrices only")
+    text += scalar_text("learning_rate", LEARNING_RATE) + scalar_text("betas", *SCHEDULE_BETAS)
+    text += scalar_text("epsilon", SCHEDULE_EPSILON) + scalar_text("weight_decay", SCHEDULE_WEIGHT_DECAY)
+    text += scalar_text("clip_norm", CLIP_NORM) + scalar_text("warm_up", WARM_UP)
+    text += scalar_text("minimum_rate", MINIMUM_RATE)
+    trained = ""
+    for decay in ("cosine", "linear"):
+        weights = initial_weights(model)
+        matrices = [weight for weight in weights.values() if weight.dim() > 1]
+        vectors = [weight for weight in weights.values() if weight.dim() == 1]
+        optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": SCHEDULE_WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}],
+            lr=LEARNING_RATE, betas=SCHEDULE_BETAS, eps=SCHEDULE_EPSILON,
+        )
+        scheduler = scheduler_of(optimizer, decay)
+        losses, norms, rates = [], [], []
+        for step in range(SCHEDULE_STEPS):
+            if decay == "cosine" and step == SCHEDULE_STEPS - 1:
+                for (name, layer), weight in weights.items():
+                    if layer == 1 or not name.startswith(("attention", "mlp")):
+                        trained += text_of(name, layer, weight)
+            optimizer.zero_grad()
+            loss = loss_of(model, weights, *batch(step))
+            loss.backward()
+            norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), CLIP_NORM).item())
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+            losses.append(loss.item())
+        text += scalar_text(f"{decay}.losses", *losses) + scalar_text(f"{decay}.gradient_norms", *norms)
+        text += scalar_text(f"{decay}.rates", *rates)
+    return text + trained
+
+
 def tensors_in(text):
     """{heading: values} of a file."""
     result = {}
@@ -252,7 +305,11 @@ def check(path, made):
 def main():
     good = True
     for model in (GPT, LLAMA):
-        for kind, text in (("gradients", gradients_text(model)), ("training", training_text(model))):
+        for kind, text in (
+            ("gradients", gradients_text(model)),
+            ("training", training_text(model)),
+            ("schedule", schedule_text(model)),
+        ):
             path = FOLDER / f"{model['name']}.{kind}.txt"
             if "--check" in sys.argv[1:]:
                 good = check(path, text) and good
