@@ -90,6 +90,10 @@ void add_shape_rows(const Data::Map& entries, const std::string& prefix, Table& 
   }
 }
 
+Cell off_by(std::int64_t ours, std::int64_t published) {
+  return Real{100 * (static_cast<double>(ours) / static_cast<double>(published) - 1), 2};
+}
+
 void add_published(std::vector<Block>& blocks, const Model& model) {
   if (!model.published) return;
   const describe::PublishedCount& published = *model.published;
@@ -114,7 +118,7 @@ Report models_list_report(std::string_view version, const std::vector<Model>& mo
   Table table{{{"model", false},
                {"family", false},
                {"parameters"},
-               {"published"},
+               {"off %"},
                {"layers"},
                {"hidden"},
                {"heads"},
@@ -135,13 +139,15 @@ Report models_list_report(std::string_view version, const std::vector<Model>& mo
                  .set("vocabulary", model.vocabulary)
                  .set("huggingface_id", model.huggingface_id));
     table.rows.push_back({model.name, model.family, parameters,
-                          model.published ? Cell(model.published->parameters) : Cell(), layers, model.hidden,
-                          model.heads, model.vocabulary});
+                          model.published ? off_by(parameters, model.published->parameters) : Cell(), layers,
+                          model.hidden, model.heads, model.vocabulary});
   }
   report.data =
       Data::map().set("schema", "zeroplan.models/1").set("version", version).set("models", std::move(rows));
   report.rows = "models";
   report.blocks.emplace_back(std::move(table));
+  report.blocks.emplace_back(Paragraph{
+      "off %: by how much our count is above the published one; zeroplan models show MODEL says why."});
   return report;
 }
 

@@ -40,7 +40,8 @@ std::string unit_of(Kind kind) {
 std::string tolerance_text(const ComparedFigure& figure) {
   const auto text = [&](double value) { return cell_text(cell_of(figure.kind, value)); };
   if (figure.tolerance_below == figure.tolerance_above) return text(figure.tolerance_above);
-  return fmt::format("-{} +{}", text(figure.tolerance_below), text(figure.tolerance_above));
+  const auto side = [&](double value) { return value == 0 ? std::string("0") : text(value); };
+  return fmt::format("-{} +{}", side(figure.tolerance_below), side(figure.tolerance_above));
 }
 
 Table comparison_table(const Comparison& comparison, const MeasuredSpeed& speed) {

@@ -77,7 +77,11 @@ TEST_CASE("compare names the fastest row that fits, with its command") {
     if (row["strategy"] == fastest) CHECK(row["command"] == command);
   }
   REQUIRE(most > 0);
-  const std::string table = run_command("compare llama2-70b --hw dgx-h100 --nodes 4").out;
+  std::string table = run_command("compare llama2-70b --hw dgx-h100 --nodes 4").out;
+  const std::string goes_on = " \\\n      ";  // a long command, as a shell reads it
+  for (std::size_t at = 0; (at = table.find(goes_on, at)) != std::string::npos;) {
+    table.replace(at, goes_on.size(), " ");
+  }
   CHECK(table.find("The fastest of those that fit, by tokens/s, is " + fastest) != std::string::npos);
   CHECK(table.find("  " + command + "\n") != std::string::npos);
 }

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/process.hpp"
 
 using namespace zeroplan::reports;
 
@@ -107,6 +110,45 @@ TEST_CASE("paragraphs wrap at 100 columns") {
   }
   CHECK(longest <= 100);
   CHECK(longest > 90);
+}
+
+TEST_CASE("tables: columns of words are narrowed where a line would have more than 100 columns") {
+  const std::string sentence = "a reason that takes more room than the line has left";
+  const Table table{
+      {{"key", false}, {"n"}, {"why", false}},
+      {{std::string(60, 'k'), std::int64_t{7}, sentence}, {std::string("b"), {}, std::string("c")}},
+      {}};
+  CHECK(write_table({table}) == "  key" + std::string(57, ' ') + "  n  why\n" + "  " + std::string(60, 'k') +
+                                    "  7  a reason that takes more room\n" + std::string(67, ' ') +
+                                    "than the line has left\n" + "  b" + std::string(62, ' ') + "  c\n");
+}
+
+TEST_CASE("tables: columns that do not fit on a line stand below, under the first column again") {
+  std::vector<zeroplan::reports::Column> columns{{"name", false}};
+  std::vector<zeroplan::reports::Cell> row{std::string("x")};
+  for (int i = 0; i < 12; ++i) {
+    columns.push_back({"column " + std::to_string(i)});
+    row.emplace_back(std::int64_t{1234567890});
+  }
+  const std::string written = write_table({Table{columns, {row}, {}}});
+  std::istringstream lines(written);
+  std::size_t names = 0;
+  for (std::string line; std::getline(lines, line);) {
+    CHECK(line.size() <= 100);
+    if (line.starts_with("  name")) ++names;
+  }
+  CHECK(names == 2);
+  for (int i = 0; i < 12; ++i) CHECK(written.find("column " + std::to_string(i)) != std::string::npos);
+}
+
+TEST_CASE("a command that is too long for a line is one that a shell puts together again") {
+  std::string command = "zeroplan fit";
+  for (int i = 0; i < 20; ++i) command += " --option-" + std::to_string(i) + " value";
+  std::string written = write_table({Commands{{command}}});
+  std::istringstream lines(written);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
+  written.pop_back();  // the end of the last line
+  CHECK(zeroplan::test::run_shell("set -- " + written + "; echo \"$*\"").out == command + '\n');
 }
 
 TEST_CASE("Markdown: a table with its alignment, special letters escaped, commands in a code block") {
