@@ -9,8 +9,7 @@ std::span<const Command> commands() {
        "MODEL --hw MACHINE",
        "does it fit, and how fast? memory by category, traffic, time per step, days and cost",
        "MODEL is a preset (zeroplan models list), a Hugging Face config.json or a folder with one, a model "
-       "file,\n"
-       "params=7.5B (model states and traffic only), or a shape: "
+       "file, params=7.5B (model states and traffic only), or a shape: "
        "layers=48,hidden=1600,heads=25,vocab=50257.\n"
        "Exit code 0 when it fits, 1 when it does not; then the cheapest changes that make it fit are shown.",
        {{"fit gpt2-xl --hw v100-32gb --gpus 64 --zero 2 --micro-batch 4", "one plan on 64 GPUs"},
@@ -47,13 +46,11 @@ std::span<const Command> commands() {
        "MODEL",
        "runs the plan for real; predicted beside measured",
        "Predicts, then trains some steps of the model on this machine's processors, each GPU of the plan a "
-       "rank,\n"
-       "and compares memory, traffic and FLOPs with the prediction. Ranks are threads (--gpus 4), or the "
-       "processes\n"
-       "that mpirun, srun or torchrun started. Tokens are drawn from a seed, or the bytes of --data.\n"
+       "rank, and compares memory, traffic and FLOPs with the prediction. Ranks are threads (--gpus 4), or "
+       "the processes that mpirun, srun or torchrun started. Tokens are drawn from a seed, or the bytes of "
+       "--data.\n"
        "Exit code 0 when every figure is within its tolerance, 1 when one is not, 3 when the plan cannot run "
-       "here,\n"
-       "4 when the run failed.",
+       "here, 4 when the run failed.",
        {{"validate gpt2 --gpus 2 --zero 2 --seq 64 --dtype fp32", "ZeRO-2 on two ranks of this machine"},
         {"validate -f plan.yaml -o json --out run.json", "a record to make reports from"},
         {"validate gpt2 --zero 1 --data book.txt --steps 100 --save book.checkpoint",
@@ -65,10 +62,8 @@ std::span<const Command> commands() {
        "",
        "measures this machine; --hw takes what it writes",
        "Measures how fast kernels and collectives run on this machine's processors, with 1, 2, 4 ... ranks "
-       "at "
-       "work,\n"
-       "and writes a description of the machine (docs/calibrate.md), from which fit and validate predict "
-       "times.\n"
+       "at work, and writes a description of the machine (docs/calibrate.md), from which fit and validate "
+       "predict times.\n"
        "Started by mpirun, srun or torchrun, the ranks are its processes. Nothing else should run meanwhile.",
        {{"calibrate --out here.yaml", "this machine, for --hw here.yaml"},
         {"calibrate --quick --ranks 1 --types fp32 -o table", "a look at the rates of one rank"}},
@@ -101,10 +96,9 @@ std::span<const Command> commands() {
       {"accuracy",
        "FILE...",
        "predictions against CSV files of measured runs",
-       "Predicts every run of the files, as far as it can be described, and compares memory, step time and\n"
-       "whether it fitted with what was measured: by source, GPU and ZeRO stage, with the worst runs, and "
-       "why\n"
-       "runs are left out. A FILE has the columns of measured_runs.csv or of vtrain_runs.csv "
+       "Predicts every run of the files, as far as it can be described, and compares memory, step time "
+       "and whether it fitted with what was measured: by source, GPU and ZeRO stage, with the worst runs, "
+       "and why runs are left out. A FILE has the columns of measured_runs.csv or of vtrain_runs.csv "
        "(docs/accuracy.md).",
        {{"accuracy tests/reference/runs/measured_runs.csv",
          "published runs, of which this repository has a "

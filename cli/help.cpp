@@ -22,6 +22,22 @@ std::string entry(const std::string& left, std::string_view right) {
   return fmt::format("  {:<{}}{}\n", left, kHelpColumn - 2, text);
 }
 
+// Every line of a text within the width of help; longer ones go on in the next.
+std::string wrapped(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (line.size() <= kLineWidth) {
+      result += std::string(line) + '\n';
+    } else {
+      result += fmt::format("{}\n", fmt::join(reports::wrapped_lines(line, kLineWidth), "\n"));
+    }
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return result;
+}
+
 std::string examples(const std::vector<Example>& list) {
   std::string text = "\nExamples:\n";
   for (const Example& example : list)
@@ -41,9 +57,7 @@ std::string option_help(const OptionSpec& spec) {
   return fmt::format("{} ({})", spec.help, spec.placeholder);
 }
 
-}  // namespace
-
-std::string program_help() {
+std::string what_it_is() {
   std::string text =
       "zeroplan plans the training of large transformers, and runs the plan:\nwill it fit, what will it "
       "move, how fast will it be.\n\n"
@@ -51,6 +65,17 @@ std::string program_help() {
   for (const Command& command : commands()) {
     text += fmt::format("  {:<10}{}\n", command.name, command.summary);
   }
+  return text;
+}
+
+}  // namespace
+
+std::string short_help() {
+  return what_it_is() + "\n  zeroplan --help shows examples; zeroplan COMMAND --help a command's options.\n";
+}
+
+std::string program_help() {
+  std::string text = what_it_is();
   text +=
       "\n  zeroplan COMMAND --help shows a command's options and examples.\n"
       "  zeroplan --version prints the version and the commit it was built from.\n";
@@ -62,8 +87,8 @@ std::string program_help() {
 }
 
 std::string command_help(const Command& command) {
-  std::string text = fmt::format("zeroplan {}: {}\n\nUsage: zeroplan {} {} [options]\n\n{}\n", command.name,
-                                 command.summary, command.name, command.arguments, command.details);
+  std::string text = fmt::format("zeroplan {}: {}\n\nUsage: zeroplan {} {} [options]\n\n{}", command.name,
+                                 command.summary, command.name, command.arguments, wrapped(command.details));
   const std::vector<OptionSpec> specs = options_of(command);
   text += "\nOptions:\n";
   for (const OptionSpec& spec : specs) {

@@ -6,6 +6,9 @@
 
 namespace zeroplan::cli {
 
+// `zeroplan` alone: what it is for, and its commands.
+std::string short_help();
+
 // `zeroplan --help`.
 std::string program_help();
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/describe/not_modelled.hpp"
+
 namespace zeroplan::cli {
 namespace {
 
@@ -34,8 +36,31 @@ std::string joined(const std::vector<std::string>& names) {
   return result;
 }
 
-// Keys that are yes or no take their value only after '=': what follows a bare one is an argument.
-bool is_switch(const OptionSpec& spec) { return spec.placeholder.empty() || spec.placeholder == "on|off"; }
+bool is_on_off(const OptionSpec& spec) { return spec.placeholder == "on|off"; }
+bool is_switch(const OptionSpec& spec) { return spec.placeholder.empty() || is_on_off(spec); }
+
+// A switch takes what follows it as its value only where that is the word of a switch, so MODEL may follow a
+// bare one: "--overlap off" becomes "--overlap=off".
+std::vector<std::string> with_switches_joined(const std::vector<OptionSpec>& specs,
+                                              const std::vector<std::string>& words) {
+  static const std::vector<std::string> values{"on", "off", "true", "false", "yes", "no"};
+  const auto has = [](const std::vector<std::string>& list, const std::string& word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+  };
+  const auto is_bare_switch = [&](const std::string& word) {
+    return std::any_of(specs.begin(), specs.end(),
+                       [&](const OptionSpec& spec) { return is_on_off(spec) && has(spec.names, word); });
+  };
+  std::vector<std::string> result;
+  for (const std::string& word : words) {
+    if (!result.empty() && has(values, word) && is_bare_switch(result.back())) {
+      result.back() += '=' + word;
+    } else {
+      result.push_back(word);
+    }
+  }
+  return result;
+}
 
 std::vector<std::string> all_names(const std::vector<OptionSpec>& specs) {
   std::vector<std::string> names{"--help"};
@@ -43,8 +68,13 @@ std::vector<std::string> all_names(const std::vector<OptionSpec>& specs) {
   return names;
 }
 
-Problem unknown_option(const std::string& word, const std::vector<OptionSpec>& specs) {
+Problem unknown_option(const std::string& word, const std::vector<OptionSpec>& specs, bool takes_plan) {
   const std::string name = word.substr(0, word.find('='));
+  const std::size_t letters = std::min(name.find_first_not_of('-'), name.size());
+  if (const std::string known = describe::not_modelled(describe::Vocabulary::plan_key, name.substr(letters));
+      takes_plan && !known.empty()) {
+    return {name, 0, "", known};
+  }
   const std::string nearest = nearest_name(name, all_names(specs));
   return {name, 0, "", nearest.empty() ? "unknown option" : "unknown option; nearest: " + nearest};
 }
@@ -119,7 +149,8 @@ GivenLine split_line(const Command& command, const std::vector<std::string>& wor
     parsed.push_back(option);
   }
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    const std::vector<std::string> joined_words = with_switches_joined(specs, words);
+    app.parse(std::vector<std::string>(joined_words.rbegin(), joined_words.rend()));
   } catch (const CLI::ParseError& error) {
     // With every value taken as text and extra words allowed, a value missing at the end is all that is left.
     const std::string message = error.what();
@@ -140,7 +171,7 @@ GivenLine split_line(const Command& command, const std::vector<std::string>& wor
   }
   for (const std::string& word : app.remaining()) {
     if (word.size() > 1 && word.front() == '-') {
-      problems.add(unknown_option(word, specs));
+      problems.add(unknown_option(word, specs, command.takes_plan));
     } else {
       line.arguments.push_back(word);
     }

@@ -39,13 +39,16 @@ const Command& find_command(const std::string& name) {
 }
 
 int answer(const std::vector<std::string>& words, std::ostream& out, std::ostream& err) {
-  if (words.empty())
-    throw ConfigurationError(Problem{"", 0, "", "a command is missing (zeroplan --help lists them)"});
-  if (words.front() == "--help" || words.front() == "-h" || words.front() == "help") {
-    out << program_help();
+  if (words.empty()) {
+    err << short_help();
+    return kBadInput;
+  }
+  const bool asks_for_help = words.front() == "--help" || words.front() == "-h" || words.front() == "help";
+  if (asks_for_help) {
+    out << (words.size() > 1 ? command_help(find_command(words[1])) : program_help());
     return kYes;
   }
-  if (words.front() == "--version") {
+  if (words.front() == "--version" || words.front() == "version") {
     out << "zeroplan " << version() << " (commit " << commit() << ", built with " << compiler_name() << ")\n";
     return kYes;
   }

@@ -164,10 +164,11 @@ void check_sizes(const Plan& plan, const Model& model, Problems& problems) {
 
 void check_plan(const Plan& plan, const Model& model, Problems& problems) {
   if (model.architecture == Architecture::encoder_decoder) {
-    problems.add(
-        {model.name, 0, "",
-         "is an encoder-decoder model, expected a decoder: its parameters are counted, but its training "
-         "step is not described"});
+    problems.add({model.name, 0, "",
+                  "is an encoder-decoder model, expected a decoder: its parameters are counted (zeroplan "
+                  "models count), but its training step is not modelled; params=N plans the states and the "
+                  "traffic of a "
+                  "model of that size"});
     return;
   }
   if (model.is_shape()) {

@@ -95,7 +95,7 @@ Engine read_engine_yaml(const Document& document) {
 }
 
 Engine find_engine(const std::string& name) {
-  const EmbeddedFile& file = find_named(embedded_engines(), name, "--engine");
+  const EmbeddedFile& file = find_named(embedded_engines(), name, "--engine", Vocabulary::engine);
   return read_engine_yaml(parse_yaml(file.text, std::string(file.path)));
 }
 

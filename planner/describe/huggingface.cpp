@@ -61,6 +61,11 @@ struct Wrapper {
 constexpr Wrapper kWrappers[] = {
     {"gemma3", "gemma3_text"}, {"llama4", "llama4_text"}, {"mistral3", "mistral"}};
 
+constexpr std::string_view kWayOn =
+    "params=N plans the states and the traffic of a model of that size, "
+    "layers=..,hidden=..,heads=..,vocab=.. a "
+    "decoder of that shape";
+
 struct Refusal {
   std::string_view reason;
   std::vector<std::string_view> types;
@@ -96,7 +101,7 @@ const Family* find_family(std::string_view type) {
 std::string why_not(const std::string& type) {
   for (const Refusal& refusal : refusals()) {
     if (std::find(refusal.types.begin(), refusal.types.end(), type) != refusal.types.end()) {
-      return fmt::format("found {}: {}", zeroplan::quoted(type), refusal.reason);
+      return fmt::format("found {}: {}; {}", zeroplan::quoted(type), refusal.reason, kWayOn);
     }
   }
   std::vector<std::string> known;
@@ -104,9 +109,10 @@ std::string why_not(const std::string& type) {
   for (const Wrapper& wrapper : kWrappers) known.emplace_back(wrapper.type);
   const std::string nearest = nearest_name(type, known);
   if (!nearest.empty())
-    return fmt::format("found {}, which is not modelled; nearest: {}", zeroplan::quoted(type), nearest);
-  return fmt::format("found {}, which is not modelled; expected one of {}", zeroplan::quoted(type),
-                     fmt::join(known, ", "));
+    return fmt::format("found {}, which is not modelled; nearest: {}; {}", zeroplan::quoted(type), nearest,
+                       kWayOn);
+  return fmt::format("found {}, which is not modelled; expected one of {}; {}", zeroplan::quoted(type),
+                     fmt::join(known, ", "), kWayOn);
 }
 
 // Hybrid models name the kind of each layer; only those that are attention over keys and values can be

@@ -29,7 +29,7 @@ std::vector<std::string> aliases_of(const EmbeddedFile& file) {
 }  // namespace
 
 const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_view name,
-                               const std::string& option) {
+                               const std::string& option, Vocabulary vocabulary) {
   const std::string wanted = comparable(name);
   for (const EmbeddedFile& file : files) {
     if (comparable(file.name) == wanted) return file;
@@ -40,6 +40,9 @@ const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_
       if (comparable(alias) == wanted) return file;
       candidates.push_back(std::move(alias));
     }
+  }
+  if (const std::string known = not_modelled(vocabulary, name); !known.empty()) {
+    throw ConfigurationError(Problem{option, 0, "", fmt::format("found {}: {}", quoted(name), known)});
   }
   std::string message =
       fmt::format("found {}, expected one of {}", quoted(name), fmt::join(names_of(files), ", "));

@@ -7,14 +7,16 @@
 
 #include "planner/describe/document.hpp"
 #include "planner/describe/embedded.hpp"
+#include "planner/describe/not_modelled.hpp"
 
 // Looking up a shipped description by what a user types: what optimizers and engines have in common.
 namespace zeroplan::describe {
 
 // The text of the description with that name or alias, in any case, with or without '-' and '_'. `option`
-// names the argument in the problem ("--optimizer"). Throws ConfigurationError with the nearest name.
+// names the argument in the problem ("--optimizer"). Throws ConfigurationError: what is known of the name
+// although it is not modelled, or the nearest name.
 const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_view name,
-                               const std::string& option);
+                               const std::string& option, Vocabulary vocabulary);
 
 std::vector<std::string> names_of(std::span<const EmbeddedFile> files);
 

@@ -64,7 +64,7 @@ Optimizer read_optimizer_yaml(const Document& document) {
 }
 
 Optimizer find_optimizer(const std::string& name) {
-  const EmbeddedFile& file = find_named(embedded_optimizers(), name, "--optimizer");
+  const EmbeddedFile& file = find_named(embedded_optimizers(), name, "--optimizer", Vocabulary::optimizer);
   return read_optimizer_yaml(parse_yaml(file.text, std::string(file.path)));
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "planner/describe/not_modelled.hpp"
 #include "planner/describe/plan.hpp"
 #include "planner/describe/quantity.hpp"
 
@@ -41,6 +42,7 @@ struct ChoiceField {
   std::optional<Enumeration> PlanOptions::*member;
   std::vector<Enumeration> values;
   std::vector<std::pair<std::string, Enumeration>> aliases;
+  std::optional<Vocabulary> vocabulary{};
 };
 
 using Field = std::variant<IntegerField, BytesField, BooleanField, NameField, ChoiceField<Precision>,
@@ -84,7 +86,8 @@ std::vector<Row> make_rows() {
       {{"dtype", "fp32|fp16|bf16", "type the model computes in; 16 bit keeps fp32 master weights"},
        ChoiceField<P>{&O::dtype,
                       {P::fp32, P::fp16, P::bf16},
-                      {{"float32", P::fp32}, {"float16", P::fp16}, {"bfloat16", P::bf16}}}},
+                      {{"float32", P::fp32}, {"float16", P::fp16}, {"bfloat16", P::bf16}},
+                      Vocabulary::dtype}},
       {{"optimizer", "NAME", fmt::format("{} (default adam)", fmt::join(optimizer_names(), ", "))},
        NameField{&O::optimizer, check_optimizer}},
       {{"recompute", "none|selective|full", "what backward computes again (default none)"},
@@ -94,14 +97,16 @@ std::vector<Row> make_rows() {
       {{"attention", "flash|materialized|materialized_fp32", "how scores are kept, if at all"},
        ChoiceField<A>{&O::attention,
                       {A::flash, A::materialized, A::materialized_fp32},
-                      {{"materialised", A::materialized}, {"materialised_fp32", A::materialized_fp32}}}},
+                      {{"materialised", A::materialized}, {"materialised_fp32", A::materialized_fp32}},
+                      Vocabulary::attention}},
       {{"dropout", "on|off", "dropout and its masks (default off)"}, BooleanField{&O::dropout}},
       {{"partition_activations", "on|off", "P_a: checkpoints divided over the tensor-parallel ranks"},
        BooleanField{&O::partition_activations}},
       {{"offload_activations", "on|off", "P_a+cpu: the divided checkpoints go to host memory"},
        BooleanField{&O::offload_activations}},
       {{"offload", "none|optimizer|all", "states in host memory; all: parameters too"},
-       ChoiceField<Offload>{&O::offload, {Offload::none, Offload::optimizer, Offload::all}, {}}},
+       ChoiceField<Offload>{
+           &O::offload, {Offload::none, Offload::optimizer, Offload::all}, {}, Vocabulary::offload}},
       {{"constant_buffers", "on|off", "C_B: buffers of a constant size (default on)"},
        BooleanField{&O::constant_buffers}},
       {{"bucket", "SIZE", "size of C_B's buffer (default: the engine's)"},
@@ -180,6 +185,10 @@ void set_field(PlanOptions& options, const ChoiceField<Enumeration>& field, cons
   for (const auto& [alias, value] : field.aliases) {
     if (alias == wanted) return static_cast<void>(options.*field.member = value);
   }
+  if (field.vocabulary) {
+    if (const std::string known = not_modelled(*field.vocabulary, text); !known.empty())
+      throw std::invalid_argument(fmt::format("found {}: {}", quoted(text), known));
+  }
   std::string message = fmt::format("found {}, expected one of {}", quoted(text), fmt::join(names, ", "));
   if (const std::string nearest = nearest_name(text, candidates); !nearest.empty()) {
     message += "; nearest: " + nearest;
@@ -188,6 +197,7 @@ void set_field(PlanOptions& options, const ChoiceField<Enumeration>& field, cons
 }
 
 std::string unknown_key(std::string_view key) {
+  if (std::string known = not_modelled(Vocabulary::plan_key, key); !known.empty()) return known;
   std::vector<std::string> names = {"mp", "zero_stage"};
   for (const Row& row : rows()) names.push_back(row.key.name);
   const std::string nearest = nearest_name(key, names);

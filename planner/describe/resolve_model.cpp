@@ -11,6 +11,10 @@ namespace zeroplan::describe {
 
 namespace {
 
+constexpr std::string_view kWaysToAModel =
+    "zeroplan models list has those that are shipped; any other by its config.json or the folder of it, a "
+    "model file, a shape (layers=..,hidden=..,heads=..,vocab=..), or params=7.5B";
+
 std::string lower(std::string_view text) {
   std::string result(text);
   for (char& letter : result) {
@@ -77,13 +81,10 @@ bool looks_like_a_path(std::string_view argument) {
     if (const std::string_view id = huggingface_id(file.text); !id.empty()) names.emplace_back(id);
   }
   const std::string nearest = nearest_name(argument, names);
-  const std::string hint =
-      nearest.empty()
-          ? "expected a preset (zeroplan models), a config.json or its folder, a .yaml file, params=7.5B, or "
-            "layers=..,hidden=..,heads=..,vocab=.."
-          : "nearest: " + nearest;
   throw ConfigurationError(
-      Problem{"MODEL", 0, "", fmt::format("no model {}; {}", zeroplan::quoted(argument), hint)});
+      Problem{"MODEL", 0, "",
+              fmt::format("no model {}; {}{}", zeroplan::quoted(argument),
+                          nearest.empty() ? "" : "nearest: " + nearest + "; ", kWaysToAModel)});
 }
 
 }  // namespace

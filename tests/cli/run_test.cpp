@@ -72,7 +72,6 @@ TEST_CASE("bad input names the option and the nearest valid one") {
 }
 
 TEST_CASE("bad input: values, missing and surplus arguments") {
-  refused("");
   CHECK(has(refused("fit --hw v100-32gb").err, "MODEL: missing"));
   CHECK(has(refused("fit gpt2").err, "--hw: missing"));
   CHECK(has(refused("fit gpt2 gpt2-xl --hw v100-32gb").err, "unexpected argument \"gpt2-xl\""));
@@ -174,4 +173,64 @@ TEST_CASE("every format of every command is written") {
       CHECK(result.out.back() == '\n');
     }
   }
+}
+
+TEST_CASE("words of the field that are not modelled: as an option, a key and --set") {
+  const std::string fit = "fit gpt2 --hw v100-32gb ";
+  for (const char* option : {"--pp 4", "--pipeline=4", "--ep 2", "--cp 2", "--sp 2", "--lora", "--qlora",
+                             "--fp8", "--sequence-parallel", "--virtual-pipeline 2", "--optimizer muon",
+                             "--engine torchtitan", "--dtype fp8", "--set pp=4", "--offload nvme"}) {
+    CHECK(has(refused(fit + option).err, "is not modelled yet"));
+  }
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("plan.yaml")) << "zero: 2\npp: 4\n";
+  CHECK(has(refused("fit gpt2 --hw v100-32gb -f " + folder.file("plan.yaml")).err,
+            "plan.yaml:2: pp: pipeline parallelism is not modelled yet"));
+  CHECK(has(refused("fit gpt2 --hw v100-32gb --gradient-checkpointing").err, "this is --recompute full"));
+}
+
+TEST_CASE("a switch takes on or off behind a blank, and no other word") {
+  const std::string rest = " gpt2 --hw dgx-a100 --zero 2 -o json";
+  const auto plan = [](const std::string& line) {
+    const CommandResult result = run_command("fit " + line);
+    CAPTURE(line);
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code != 2);
+    return json::parse(result.out)["inputs"]["plan"];
+  };
+  for (const char* word : {"off", "no", "false"}) {
+    CHECK(plan("--overlap " + std::string(word) + rest)["overlap"] == false);
+  }
+  for (const char* word : {"on", "yes", "true"}) {
+    CHECK(plan("--dropout " + std::string(word) + rest)["dropout"] == true);
+  }
+  CHECK(plan("--dropout off" + rest)["dropout"] == false);
+  CHECK(plan("--dropout" + rest)["dropout"] == true);  // MODEL is not its value
+  CHECK(plan("gpt2 --dropout --hw dgx-a100 -o json")["dropout"] == true);
+  CHECK(plan("gpt2 --hw dgx-a100 --tp 4 --partition-activations on -o json")["partition_activations"] ==
+        true);
+}
+
+TEST_CASE("help where one looks for it") {
+  const CommandResult alone = run_command("");
+  CHECK(alone.exit_code == 2);
+  CHECK(has(alone.err, "Usage: zeroplan COMMAND"));
+  CHECK(has(alone.err, "  fit "));
+  CHECK(run_command("help fit").out == run_command("fit --help").out);
+  CHECK(run_command("help fit").exit_code == 0);
+  CHECK(run_command("version").out == run_command("--version").out);
+  CHECK(has(refused("help fitt").err, "nearest: fit"));
+}
+
+TEST_CASE("a model that is not there is answered with the ways to one") {
+  for (const char* name : {"llama4-70b", "mamba-2.8b"}) {
+    const std::string said = refused("fit " + std::string(name) + " --hw dgx2").err;
+    CHECK(has(said, "zeroplan models list"));
+    CHECK(has(said, "config.json"));
+    CHECK(has(said, "layers=..,hidden=.."));
+  }
+  CHECK(has(refused("fit t5-11b --hw dgx2").err, "params=N"));
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("config.json")) << R"({"model_type": "mamba", "hidden_size": 64})";
+  CHECK(has(refused("fit " + folder.file("config.json") + " --hw dgx2").err, "params=N"));
 }

@@ -85,10 +85,11 @@ TEST_CASE("a wrong plan file gives one problem for each key, with file and line"
   CHECK(contains(wrong("bucket: 4G\n"), "bucket"));
   CHECK(contains(wrong("tp: [1, 2]\n"), "found a list"));
   CHECK(contains(wrong("dtype: fp61\n"), "expected one of fp32, fp16, bf16; nearest: fp16"));
-  CHECK(contains(wrong("offload: cpu\n"), "expected one of none, optimizer, all"));
+  CHECK(contains(wrong("offload: gpu\n"), "expected one of none, optimizer, all"));
   CHECK(contains(wrong("optimizer: adm\n"), "nearest: adam"));
   CHECK(contains(wrong("micro_bach: 4\n"), "plan.yaml:1: micro_bach: unknown key; nearest: micro_batch"));
-  CHECK(contains(wrong("mbs: 4\n"), "unknown key"));
+  CHECK(contains(wrong("mbs: 4\n"), "plan.yaml:1: mbs: this is --micro-batch here"));
+  CHECK(contains(wrong("colour: 4\n"), "unknown key"));
   CHECK(contains(wrong("tp: 2\nmp: 2\n"), "plan.yaml:2: mp: the same as tp in line 1"));
   CHECK(contains(wrong("schema: zeroplan.plan/2\n"), "expected zeroplan.plan/1"));
   CHECK(contains(wrong("- tp\n"), "expected a map"));

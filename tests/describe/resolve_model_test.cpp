@@ -51,7 +51,7 @@ TEST_CASE("the names of the presets are sorted") {
 TEST_CASE("a name that is not there is answered with the nearest") {
   CHECK(contains(errors("gpt2-xll"), "nearest: gpt2-xl"));
   CHECK(contains(errors("lama2-7b"), "nearest: llama2-7b"));
-  CHECK(contains(errors("no such thing at all"), "expected a preset"));
+  CHECK(contains(errors("no such thing at all"), "zeroplan models list"));
   CHECK(contains(errors(""), "no model"));
   CHECK(contains(errors("./nowhere/config.json"), "no such file or folder"));
   CHECK_FALSE(errors(std::string(5000, 'a')).empty());
