@@ -38,6 +38,7 @@ struct Request {
   std::map<std::string, std::string, std::less<>> own;  // options of this command alone, by key
   std::vector<std::string> words;                       // the whole line, as it was given
   std::ostream* progress = nullptr;                     // where people who wait read; null: nowhere
+  std::ostream* answers = nullptr;                      // standard output, for what is written bit by bit
   std::vector<std::string> notes;                       // of the plan file's reader, for standard error
   reports::Format format = reports::Format::table;
   std::string out;  // --out; empty: standard output
@@ -47,7 +48,7 @@ struct Request {
 struct Answer {
   reports::Report report;
   int exit_code = kYes;
-  bool is_silent = false;  // another process gives the answer
+  bool is_silent = false;  // another process gives the answer, or it is written already
 };
 
 struct Example {

@@ -5,15 +5,15 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 
 #include "cli/ranks.hpp"
+#include "cli/step_progress.hpp"
 #include "executor/modules.hpp"
 #include "executor/process_memory.hpp"
 #include "executor/training.hpp"
 #include "planner/program/compile.hpp"
 #include "reports/numbers.hpp"
-#include "reports/validation_report.hpp"
+#include "reports/validation_stream.hpp"
 
 namespace zeroplan::cli {
 namespace {
@@ -84,18 +84,15 @@ executor::TrainingJob job_of(const LiveRun& run) {
                   {"parameters", fmt::format("{}", run.prediction.program.parameters)},
                   {"dtype", std::string(describe::name_of(plan.precision))},
                   {"optimizer", plan.optimizer.name}};
-  if (run.progress != nullptr) {
-    // Steps and heartbeats come from different threads.
-    const auto mutex = std::make_shared<std::mutex>();
-    const auto say = [mutex, out = run.progress](const std::string& line) {
-      const std::lock_guard lock(*mutex);
-      *out << "zeroplan: " << line << std::endl;
-    };
-    job.stepped = [&run, say](const program::StepMeasurement& step) {
-      say(reports::step_line(run.prediction, step));
-    };
-    job.still_running = say;
-  }
+  const auto progress = run.progress == nullptr
+                            ? nullptr
+                            : std::make_shared<StepProgress>(*run.progress, run.prediction,
+                                                             job.warm_up_steps + job.measured_steps);
+  job.stepped = [progress, record = run.record](const program::StepMeasurement& step) {
+    if (progress != nullptr) progress->step(step);
+    if (record != nullptr) record->write(reports::step_line(step));
+  };
+  if (progress != nullptr) job.still_running = [progress](const std::string& line) { progress->say(line); };
   return job;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/live_settings.hpp"
+#include "cli/record_stream.hpp"
 #include "executor/launch.hpp"
 #include "executor/run_identity.hpp"
 #include "planner/describe/plan.hpp"
@@ -35,6 +36,7 @@ struct LiveRun {
   const executor::RunIdentity& identity;
   std::shared_ptr<const executor::TokenFile> data{};  // nullptr: tokens are drawn from the seed
   std::ostream* progress = nullptr;
+  RecordStream* record = nullptr;  // where each step is written down as it is done
 };
 
 // Trains, and returns what was measured; complete in the process of rank 0. Throws NotPossible, DeviceError,

@@ -62,6 +62,7 @@ int answer(const std::vector<std::string>& words, std::ostream& out, std::ostrea
   Request request = read_request(command, line, problems);
   request.words = words;
   if (!request.quiet) request.progress = &err;
+  request.answers = &out;
   const Answer result = command.answer(request);
   if (request.quiet || result.is_silent) return result.exit_code;
   for (const std::string& note : request.notes) err << "zeroplan: note: " << note << '\n';

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "cli/command.hpp"
 #include "cli/environment.hpp"
 #include "cli/live_run.hpp"
@@ -11,7 +13,7 @@
 #include "cli/version.hpp"
 #include "executor/error.hpp"
 #include "executor/modules.hpp"
-#include "reports/validation_report.hpp"
+#include "reports/validation_stream.hpp"
 
 namespace zeroplan::cli {
 
@@ -46,6 +48,12 @@ std::optional<std::string> refusal(const LiveRun& run) {
     return fmt::format("{}; --force runs it all the same", *reason);
   }
   return std::nullopt;
+}
+
+// JSON lines are written while the run goes on.
+std::unique_ptr<RecordStream> stream_of(const Request& request) {
+  if (request.format != reports::Format::jsonl || (request.quiet && request.out.empty())) return nullptr;
+  return std::make_unique<RecordStream>(request.out, *request.answers);
 }
 
 int exit_code_of(RunOutcome outcome) {
@@ -83,21 +91,29 @@ Answer validate(const Request& request) {
   ValidationAnswer answer{fit, environment};
   const bool speaks = launch.rank == 0;  // of several processes one does
   const executor::RunIdentity identity = run_identity(request, launch, model, resolved.plan);
-  const LiveRun run{model,  resolved.plan, prediction, settings,
-                    launch, identity,      data,       speaks ? request.progress : nullptr};
+  const std::unique_ptr<RecordStream> record = speaks ? stream_of(request) : nullptr;
+  const LiveRun run{model,       resolved.plan, prediction, settings,
+                    launch,      identity,      data,       speaks ? request.progress : nullptr,
+                    record.get()};
   const auto finish = [&](RunOutcome outcome, const std::string& reason) {
     if (!speaks && reason.empty()) return Answer{{}, exit_code_of(outcome), true};
     if (!speaks) return end_of_rank(request, launch, reason, exit_code_of(outcome));
     answer.outcome = outcome;
     answer.reason = reason;
+    if (record != nullptr) {
+      record->write(reports::end_line(answer));
+      record->close();
+      return Answer{{}, exit_code_of(outcome), true};
+    }
     return Answer{reports::validation_report(answer), exit_code_of(outcome)};
   };
+  if (record != nullptr) record->write(reports::start_line(answer));
   if (const std::optional<std::string> reason = refusal(run)) {
     return finish(RunOutcome::not_possible, *reason);
   }
   if (run.progress != nullptr)
     *run.progress << reports::prediction_line(prediction, resolved.plan) << std::endl;
-  if (speaks && !request.out.empty()) {
+  if (speaks && record == nullptr && !request.out.empty()) {
     write_whole_file(request.out, reports::write(reports::validation_report(answer), request.format));
   }
   try {

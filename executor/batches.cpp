@@ -8,6 +8,7 @@
 
 #include "executor/permutation.hpp"
 #include "executor/random.hpp"
+#include "executor/run_identity.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::executor {
@@ -110,8 +111,8 @@ std::unique_ptr<BatchSource> make_batches(const DataSource& source, const BatchS
 
 std::string DataSource::order(std::int64_t sequence) const {
   if (file == nullptr) return fmt::format("drawn from seed {}, sequences of {}", seed, sequence);
-  const std::string content = fmt::format("{} tokens of type {} ({:016x}), sequences of {}", file->tokens(),
-                                          name_of(file->type()), file->fingerprint(), sequence);
+  const std::string content = fmt::format("{} tokens of type {} ({}), sequences of {}", file->tokens(),
+                                          name_of(file->type()), file_digest(file->path()), sequence);
   return shuffle ? fmt::format("{}, shuffled by seed {}", content, seed) : content;
 }
 

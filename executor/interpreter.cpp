@@ -46,6 +46,10 @@ void Interpreter::clear_profile() {
   profile_.of_instruction.resize(program_.code.size());
 }
 
+void Interpreter::clear_calls(program::Group group) {
+  profile_.collectives[static_cast<std::size_t>(group)].clear();
+}
+
 void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
 
 void Interpreter::step(const StepSettings& settings, BatchSource& batches) {

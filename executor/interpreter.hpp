@@ -36,7 +36,7 @@ struct Profile {
     float seconds = 0;
   };
   std::vector<Time> of_instruction;  // by index into StepProgram::code
-  // By group, in the order they were made: the same on every rank of the group.
+  // By group, in the order they were made, since the last clear_calls(): the same on every rank of the group.
   std::array<std::vector<Call>, program::kGroups> collectives;
   Bytes to_host_bytes = 0, to_device_bytes = 0;
 };
@@ -55,6 +55,8 @@ class Interpreter {
 
   const Profile& profile() const { return profile_; }
   void clear_profile();
+  // Forgets the single calls of a group's collectives; their sums stay.
+  void clear_calls(program::Group group);
 
   // Where the program is. Any thread may ask, at any time.
   program::Position position() const;

@@ -14,7 +14,6 @@
 #include <fstream>
 #include <optional>
 
-#include "executor/random.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::executor {
@@ -165,17 +164,6 @@ void TokenFile::read(Elements first, std::span<std::int32_t> out) const {
   const Bytes let_go_to = std::min(file_bytes_, round_up(end, kNeighbourhood) + kNeighbourhood);
   ::madvise(const_cast<std::byte*>(data_) + let_go_from, static_cast<std::size_t>(let_go_to - let_go_from),
             MADV_DONTNEED);
-}
-
-std::uint64_t TokenFile::fingerprint() const {
-  constexpr Elements kPlaces = 16;
-  std::uint64_t hash = mix(hash_of(name_of(type_)) ^ static_cast<std::uint64_t>(tokens_));
-  std::vector<std::int32_t> some(static_cast<std::size_t>(std::min<Elements>(tokens_, 1024)));
-  for (Elements place = 0; place < kPlaces; ++place) {
-    read((tokens_ - static_cast<Elements>(some.size())) * place / (kPlaces - 1), some);
-    for (const std::int32_t token : some) hash = mix(hash ^ static_cast<std::uint32_t>(token));
-  }
-  return hash;
 }
 
 }  // namespace zeroplan::executor

@@ -41,9 +41,6 @@ class TokenFile {
   // has become shorter.
   void read(Elements first, std::span<std::int32_t> out) const;
 
-  // Of the type, the length and some pages of the content: differs for files that differ, nearly always.
-  std::uint64_t fingerprint() const;
-
  private:
   [[noreturn]] void refuse(const std::string& why) const;
   void find_format(TokenType asked);

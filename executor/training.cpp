@@ -26,6 +26,9 @@ using program::RankMeasurement;
 using program::StepMeasurement;
 using Clock = std::chrono::steady_clock;
 
+// Of a group's collectives: when there are more, the ranks find out who waited in them.
+constexpr std::size_t kCallsNoted = 16'384;
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -194,6 +197,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   if (rate.steps == 0) rate.steps = rank.steps() + job.warm_up_steps + job.measured_steps;
 
   RankMeasurement own;
+  std::vector<double> waiting(rank.program().code.size());
   {
     std::optional<Heartbeat> heartbeat;
     if (world.rank() == 0 && job.still_running) heartbeat.emplace(job, rank.interpreter());
@@ -202,7 +206,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       StepMeasurement step;
       step.step = begin.steps + i + 1;
       step.warm_up = i < job.warm_up_steps;
-      if (i == job.warm_up_steps) rank.interpreter().clear_profile();
+      if (step.warm_up || i == job.warm_up_steps) rank.interpreter().clear_profile();
       const bool last = i + 1 == steps;
       if (last) add_totals(own, rank, -1);
       if (heartbeat) heartbeat->begin_step(step.step);
@@ -220,6 +224,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       step.skipped = result.skipped;
       step.peak_bytes = rank.arena().high_water().device;
       measurement.steps.push_back(step);
+      if (!step.warm_up) add_waiting(waiting, rank, kCallsNoted);
       if (world.rank() == 0 && job.stepped) job.stepped(step);
     }
   }
@@ -227,10 +232,11 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   own.process_growth_bytes = peak_resident_bytes() - resident_before;
   measure_memory(own, rank);
   const Profile& profile = rank.interpreter().profile();
-  measurement.times = times_of(rank.program(), profile, measure_waiting(rank));
+  add_waiting(waiting, rank, 0);
+  measurement.times = times_of(rank.program(), profile, waiting);
   measurement.of_rank = gathered(own, world);
   if (!job.save.empty()) {
-    const auto steps = static_cast<std::int64_t>(measurement.steps.size());
+    const auto steps = measurement.steps.taken();
     const RunPosition end{begin.steps + steps,
                           {begin.data.sequences + steps * shape.global_batch(), begin.data.order}};
     save_checkpoint(job.save, job.identity, end, rank, world);

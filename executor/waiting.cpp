@@ -24,14 +24,20 @@ void add_waiting(std::vector<double>& of_instruction, const std::vector<Profile:
 
 }  // namespace
 
-std::vector<double> measure_waiting(Rank& rank) {
-  const Profile& profile = rank.interpreter().profile();
-  std::vector<double> of_instruction(profile.of_instruction.size());
-  const auto calls = [&](Group group) -> const auto& {
-    return profile.collectives[static_cast<std::size_t>(group)];
+void add_waiting(std::vector<double>& of_instruction, Rank& rank, std::size_t calls) {
+  const auto add = [&](Group group, Communicator* ranks) {
+    const auto& noted = rank.interpreter().profile().collectives[static_cast<std::size_t>(group)];
+    if (noted.size() < calls) return;
+    add_waiting(of_instruction, noted, ranks);
+    rank.interpreter().clear_calls(group);
   };
-  add_waiting(of_instruction, calls(Group::data_parallel), rank.data_parallel());
-  add_waiting(of_instruction, calls(Group::tensor_parallel), rank.tensor_parallel());
+  add(Group::data_parallel, rank.data_parallel());
+  add(Group::tensor_parallel, rank.tensor_parallel());
+}
+
+std::vector<double> measure_waiting(Rank& rank) {
+  std::vector<double> of_instruction(rank.interpreter().profile().of_instruction.size());
+  add_waiting(of_instruction, rank, 0);
   return of_instruction;
 }
 

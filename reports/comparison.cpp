@@ -169,13 +169,8 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
   const predict::StepTime& time = prediction.time;
   std::vector<ComparedTime> rows;
   if (!time.is_known()) return rows;
-  double all_steps = 0;
-  double steps = 0;
-  for (const program::StepMeasurement& step : measurement.steps) {
-    if (step.warm_up) continue;
-    all_steps += step.seconds;
-    ++steps;
-  }
+  const double all_steps = measurement.steps.measured_seconds();
+  const auto steps = static_cast<double>(measurement.steps.measured());
   if (steps == 0) return rows;
   double kernels = 0, copies = 0, waiting = 0;
   std::array<double, program::kGroups> collectives{};
@@ -217,8 +212,8 @@ MeasuredSpeed measured_speed(const Prediction& prediction, const Measurement& me
   MeasuredSpeed speed;
   if (seconds.empty()) return speed;
   speed.step_seconds = percentile(seconds, 0.5);
-  speed.fastest_seconds = percentile(seconds, 0);
-  speed.slowest_seconds = percentile(seconds, 1);
+  speed.fastest_seconds = measurement.steps.fastest_seconds();
+  speed.slowest_seconds = measurement.steps.slowest_seconds();
   speed.tokens_per_second = static_cast<double>(prediction.program.tokens_per_step) / speed.step_seconds;
   speed.model_tflops = prediction.work.model / speed.step_seconds / kTera;
   speed.hardware_tflops = prediction.work.hardware / speed.step_seconds / kTera;

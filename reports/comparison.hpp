@@ -67,7 +67,7 @@ std::vector<ComparedTime> compare_times(const predict::Prediction& prediction,
 std::string place_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
                        std::size_t serves);
 
-// Times of the measured steps: the median, and rates by it. FLOPs are the model's (nothing recomputed) and
+// Times of the measured steps: the median (of those that a long run's log keeps), and rates by it. FLOPs are the model's (nothing recomputed) and
 // the hardware's, per rank.
 struct MeasuredSpeed {
   double step_seconds = 0, fastest_seconds = 0, slowest_seconds = 0;

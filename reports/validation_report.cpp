@@ -8,6 +8,7 @@
 
 #include "reports/inputs.hpp"
 #include "reports/numbers.hpp"
+#include "reports/validation_stream.hpp"
 
 namespace zeroplan::reports {
 namespace {
@@ -19,6 +20,7 @@ using Kind = ComparedFigure::Kind;
 constexpr double kGiga = 1e9;
 constexpr double kTera = 1e12;
 constexpr std::size_t kTimesShown = 8;
+constexpr std::size_t kStepsShown = 32;
 
 Cell cell_of(Kind kind, double value) {
   if (kind == Kind::flops) return Real{value / kGiga, 3};
@@ -94,9 +96,13 @@ std::vector<ComparedTime> times_here(const FitAnswer& fit, const Measurement& me
   return compare_times(fit.prediction, measurement);
 }
 
+// Of a long run the first and the last ones, and some between them at equal distances.
 Table steps_table(const predict::Prediction& prediction, const Measurement& measurement) {
   Table table{{{"step"}, {"loss"}, {"gradient norm"}, {"rate"}, {"ms"}, {"tokens/s"}, {"", false}}, {}, {}};
-  for (const StepMeasurement& step : measurement.steps) {
+  const std::size_t kept = measurement.steps.size();
+  const std::size_t shown = std::min(kept, kStepsShown);
+  for (std::size_t row = 0; row < shown; ++row) {
+    const StepMeasurement& step = measurement.steps[shown < 2 ? row : row * (kept - 1) / (shown - 1)];
     std::string note = step.warm_up ? "warm-up" : "";
     if (step.skipped) note = fmt::format("skipped: overflow at scale {:g}", step.loss_scale);
     table.rows.push_back({step.step, Real{step.loss, 4}, Real{step.gradient_norm, 4},
@@ -122,9 +128,7 @@ Table times_table(const Measurement& measurement) {
   std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   double all = 0;
   for (const program::InstructionTime& time : times) all += time.seconds;
-  const auto steps = static_cast<double>(
-      std::max<std::int64_t>(1, std::count_if(measurement.steps.begin(), measurement.steps.end(),
-                                              [](const auto& s) { return !s.warm_up; })));
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, measurement.steps.measured()));
   for (std::size_t i = 0; i < std::min(kTimesShown, times.size()); ++i) {
     table.rows.push_back({spaced(instruction_text(times[i])),
                           static_cast<std::int64_t>(static_cast<double>(times[i].calls) / steps),
@@ -182,18 +186,7 @@ Data compared_times_data(const std::vector<ComparedTime>& times) {
 
 Data steps_data(const Measurement& measurement) {
   Data list = Data::list();
-  for (const StepMeasurement& step : measurement.steps) {
-    list.add(Data::map()
-                 .set("step", step.step)
-                 .set("warm_up", step.warm_up)
-                 .set("loss", step.loss)
-                 .set("gradient_norm", step.gradient_norm)
-                 .set("learning_rate", step.learning_rate)
-                 .set("loss_scale", step.loss_scale)
-                 .set("skipped", step.skipped)
-                 .set("seconds", step.seconds)
-                 .set("peak_bytes", step.peak_bytes));
-  }
+  for (const StepMeasurement& step : measurement.steps) list.add(step_data(step));
   return list;
 }
 
@@ -239,6 +232,8 @@ Data measurement_data(const predict::Prediction& prediction, const Measurement& 
       .set("tokens_per_second", speed.tokens_per_second)
       .set("model_tflops_per_gpu", speed.model_tflops)
       .set("hardware_tflops_per_gpu", speed.hardware_tflops)
+      .set("steps_taken", measurement.steps.taken())
+      .set("steps_kept_every", measurement.steps.kept_every())
       .set("steps", steps_data(measurement))
       .set("of_rank", ranks_data(measurement))
       .set("instructions", times_data(measurement));
@@ -364,13 +359,14 @@ Report validation_report(const ValidationAnswer& answer) {
   return report;
 }
 
-std::string step_line(const predict::Prediction& prediction, const StepMeasurement& step) {
+std::string step_text(const predict::Prediction& prediction, const StepMeasurement& step,
+                      std::int64_t last_step) {
   const double tokens = static_cast<double>(prediction.program.tokens_per_step);
   std::string line = fmt::format(
-      "step {:>4}  loss {:.4f}  norm {:.4f}  rate {:g}  {:.1f} ms  {:.0f} tokens/s  {:.4f} TFLOPS  peak "
+      "step {}/{}  loss {:.4f}  norm {:.4f}  rate {:g}  {:.1f} ms  {:.0f} tokens/s  {:.4f} TFLOPS  peak "
       "{:.2f} GiB",
-      step.step, step.loss, step.gradient_norm, step.learning_rate, step.seconds * 1e3, tokens / step.seconds,
-      prediction.work.model / step.seconds / kTera,
+      step.step, last_step, step.loss, step.gradient_norm, step.learning_rate, step.seconds * 1e3,
+      tokens / step.seconds, prediction.work.model / step.seconds / kTera,
       static_cast<double>(step.peak_bytes) / static_cast<double>(kGiB));
   if (step.skipped) line += fmt::format("  skipped: overflow at scale {:g}", step.loss_scale);
   if (step.warm_up) line += "  (warm-up)";

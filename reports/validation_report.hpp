@@ -42,8 +42,9 @@ struct ValidationAnswer {
 // comparison; enough to make the report from later.
 Report validation_report(const ValidationAnswer& answer);
 
-// The line of one step for people who wait: "step 3  loss 5.4213  ...".
-std::string step_line(const predict::Prediction& prediction, const program::StepMeasurement& step);
+// The line of one step for people who wait: "step 3/12  loss 5.4213  ...".
+std::string step_text(const predict::Prediction& prediction, const program::StepMeasurement& step,
+                      std::int64_t last_step);
 
 // What is predicted, in one line, before anything runs.
 std::string prediction_line(const predict::Prediction& prediction, const describe::Plan& plan);

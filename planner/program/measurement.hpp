@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/program/step_log.hpp"
 #include "planner/program/step_program.hpp"
 
 // What a run of a step program came to, as plain data: an executor fills it in, reports lay it beside the
@@ -48,19 +49,6 @@ struct RankMeasurement {
   Bytes process_growth_bytes = 0;  // highest resident set of the run less that before it
 };
 
-// One optimizer step, the same on every rank; time by the clock of rank 0.
-struct StepMeasurement {
-  std::int64_t step = 0;  // from 1, skipped ones included
-  bool warm_up = false;
-  double loss = 0;           // mean over tokens
-  double gradient_norm = 0;  // before clipping
-  double learning_rate = 0;
-  double loss_scale = 1;
-  bool skipped = false;  // overflow: nothing was updated
-  double seconds = 0;
-  Bytes peak_bytes = 0;  // most that rank 0 has held of its device so far
-};
-
 // Seconds of rank 0's measured steps, by kind of instruction and, for collectives, by group. What a call
 // takes beyond the same call on the rank of the group that is in it shortest, and so came last, is waiting.
 struct InstructionTime {
@@ -77,7 +65,7 @@ struct Measurement {
   std::string batches;  // where the tokens came from
   std::int64_t ranks = 1;
   std::vector<RankMeasurement> of_rank;
-  std::vector<StepMeasurement> steps;
+  StepLog steps;
   std::vector<InstructionTime> times;
 };
 

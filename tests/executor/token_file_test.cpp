@@ -117,13 +117,3 @@ TEST_CASE("reading all of a large file leaves none of it in the resident set") {
   for (Elements at = 0; at + 1024 <= kFile; at += 64 * kKiB) file.read(at, tokens);
   CHECK(peak_resident_bytes() - before < 8 * kMiB);
 }
-
-TEST_CASE("files that differ have different fingerprints") {
-  const TemporaryFolder folder;
-  const TokenFile one(written(folder.file("one"), std::string(5000, 'a')));
-  CHECK(one.fingerprint() == TokenFile(written(folder.file("same"), std::string(5000, 'a'))).fingerprint());
-  CHECK(one.fingerprint() != TokenFile(written(folder.file("longer"), std::string(5001, 'a'))).fingerprint());
-  CHECK(one.fingerprint() !=
-        TokenFile(written(folder.file("other"), std::string(4999, 'a') + 'b')).fingerprint());
-  CHECK(one.fingerprint() != TokenFile(folder.file("one"), TokenType::uint16).fingerprint());
-}

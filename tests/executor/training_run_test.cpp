@@ -7,6 +7,7 @@
 #include "executor/device/cpu/cpu_device.hpp"
 #include "executor/error.hpp"
 #include "executor/training.hpp"
+#include "executor/waiting.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/executor/training_support.hpp"
@@ -174,4 +175,39 @@ TEST_CASE("an error of a run says the step and the instruction") {
   };
   CHECK_THROWS_WITH_AS(run_ranks(1, ThreadOptions{}, [&](Communicator& world) { train(job, world); }),
                        "rank 0: step 2, scale_update in step: no more", DeviceError);
+}
+
+TEST_CASE("calls of collectives that a rank has noted are folded into sums, so that a long run keeps few") {
+  const describe::Model model = test::tiny_gpt();
+  describe::Plan plan = test::fp32_plan();
+  plan.data_parallel = 2;
+  plan.zero_stage = 3;
+  run_ranks(2, ThreadOptions{}, [&](Communicator& world) {
+    const TrainingJob job = job_of(model, plan);
+    RankPlan own = job.plan(position_of(world.rank(), 1));
+    Rank rank(std::move(own.program), own.arena, job.device(), world);
+    rank.initialize(normal_initialization(1, model.layers));
+    BatchShape shape = job.batches;
+    shape.data_parallel_rank = world.rank();
+    const auto batches = seeded_batches(shape, model.vocabulary, 1);
+    const auto& noted =
+        rank.interpreter().profile().collectives[static_cast<std::size_t>(program::Group::data_parallel)];
+    std::vector<double> waiting(rank.program().code.size());
+    rank.step(job.settings, *batches);
+    const std::size_t of_a_step = noted.size();
+    REQUIRE(of_a_step > 0);
+    std::size_t most = 0;
+    for (int step = 0; step < 20; ++step) {
+      rank.step(job.settings, *batches);
+      add_waiting(waiting, rank, 4 * of_a_step);
+      most = std::max(most, noted.size());
+    }
+    CHECK(most < 4 * of_a_step);
+    add_waiting(waiting, rank, 0);
+    CHECK(noted.empty());
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      CHECK(waiting[i] >= 0);
+      if (rank.program().code[i].group == program::Group::none) CHECK(waiting[i] == 0);
+    }
+  });
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "tests/support/command.hpp"
+
 namespace zeroplan::test {
 namespace {
 
@@ -53,6 +55,12 @@ std::vector<std::string> object_violations(const json& schema, const json& value
 
 std::vector<std::string> schema_violations(const json& schema, const json& value,
                                            const std::string& pointer) {
+  if (schema.contains("$ref")) {
+    const std::string place = schema["$ref"];
+    const std::size_t hash = place.find('#');
+    const json other = json::parse(read_file(ZEROPLAN_SOURCE "/docs/schema/" + place.substr(0, hash)));
+    return schema_violations(other.at(json::json_pointer(place.substr(hash + 1))), value, pointer);
+  }
   static const std::set<std::string> known{
       "$schema",    "$id",   "title",   "description",         "type", "enum", "required",
       "properties", "items", "minimum", "additionalProperties"};
