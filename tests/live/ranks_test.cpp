@@ -52,6 +52,11 @@ class Ranks {
   TemporaryFolder folder_;
 };
 
+// For a shell: until a process of this host takes connections at the port.
+std::string wait_until_listening(int port) {
+  return fmt::format("bash -c 'until (: <>/dev/tcp/127.0.0.1/{}) 2>/dev/null; do sleep 0.05; done'; ", port);
+}
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -67,15 +72,15 @@ TEST_CASE("a rank with another seed, rate, plan or data is refused and named on 
   };
   const std::string data = "--data '" + folder.path();
   const std::vector<Case> cases{
-      {"--zero 2", "--zero 2 --seed 9", "rank 1 has another --seed (9; rank 0 has none)"},
-      {"--rate 0.1", "--rate 0.2", "rank 1 has another --rate (0.2; rank 0 has 0.1)"},
+      {"--rate 0.1 --seed 9", "--rate 0.2 --seed 1",
+       "rank 1 has another --rate (0.2; rank 0 has 0.1) and another --seed (1; rank 0 has 9)"},
       {"--zero 2", "--zero 1", "rank 1 has another zero_stage (1; rank 0 has 2)"},
       {data + "/a'", data + "/b'", "rank 1 has another --data (file "},
   };
   for (const Case& c : cases) {
     CAPTURE(c.text);
     const Ranks ranks(2, 29641);
-    const std::string limit = " --timeout 2 ";
+    const std::string limit = " --timeout 5 ";
     run_shell(ranks.start(0, c.ours + limit) + ranks.start(1, c.theirs + limit) + "wait");
     CHECK(ranks.code("0") == 4);
     CHECK(ranks.code("1") == 4);
@@ -95,7 +100,7 @@ TEST_CASE("a rank with another seed, rate, plan or data is refused and named on 
 
 TEST_CASE("of two jobs on one port one runs, and every process of the other says why it does not") {
   const Ranks ranks(2, 29643);
-  run_shell(ranks.start(0, "--seed 1 --timeout 20", "a0") + "sleep 0.5; " +
+  run_shell(ranks.start(0, "--seed 1 --timeout 20", "a0") + wait_until_listening(29643) +
             ranks.start(0, "--seed 2 --timeout 20", "b0") + ranks.start(1, "--seed 2 --timeout 20", "b1") +
             "sleep 1; " + ranks.start(1, "--seed 1 --timeout 20", "a1") + "wait");
   CHECK(ranks.code("a0") == 0);
@@ -109,9 +114,12 @@ TEST_CASE("of two jobs on one port one runs, and every process of the other says
 TEST_CASE("when rank 0 dies, never comes or is another program, the other ranks say so") {
   const std::string endless = "--steps 100000 --timeout 20";
   const Ranks killed(3, 29644);
+  const TemporaryFolder folder;
+  const std::string progress = folder.file("progress");
   run_shell(killed.start(1, endless) + killed.start(2, endless) +
             "RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29644 " + kProgram + endless +
-            " >/dev/null 2>/dev/null & zero=$!; sleep 3; kill -9 $zero; wait");
+            " >/dev/null 2>'" + progress + "' & zero=$!; until grep -q 'step ' '" + progress +
+            "'; do sleep 0.05; done; kill -9 $zero; wait");
   for (const char* rank : {"1", "2"}) {
     CHECK(killed.code(rank) == 4);
     CHECK(contains(killed.last_line(rank),
@@ -126,9 +134,10 @@ TEST_CASE("when rank 0 dies, never comes or is another program, the other ranks 
 
   const Ranks foreign(2, 29646);
   run_shell(
-      "python3 -c 'import socket,time; s=socket.create_server((\"127.0.0.1\",29646)); time.sleep(3)' & sleep "
-      "0.5; " +
-      foreign.start(1, "--timeout 1") + foreign.start(0, "--timeout 1") + "wait");
+      "python3 -c 'import socket,time; s=socket.create_server((\"127.0.0.1\",29646)); time.sleep(60)' & "
+      "python=$!; " +
+      wait_until_listening(29646) + foreign.start(1, "--timeout 1") + "one=$!; " +
+      foreign.start(0, "--timeout 1") + "zero=$!; wait $one $zero; kill $python");
   CHECK(foreign.code("0") == 4);
   CHECK(contains(foreign.out("0"), "cannot listen at 127.0.0.1:29646: Address already in use"));
   CHECK(foreign.code("1") == 4);
