@@ -34,6 +34,16 @@ int threads_of_rank(const LiveRun& run) {
   return threads_of_one_of(ranks_here(run.plan, run.launch));
 }
 
+// What it did in words; empty where it did nothing. On the thread of the rank.
+std::string pin_rank(const LiveRun& run, std::int64_t rank) {
+  const bool threads = run.launch.kind == Launch::Kind::threads;
+  // Who does not know how many ranks this host has cannot tell which cores are its own.
+  if (!run.settings.pin || (!threads && run.launch.local_ranks == 0)) return {};
+  return executor::pin_to_share({.index = threads ? rank : run.launch.local_rank,
+                                 .count = ranks_here(run.plan, run.launch),
+                                 .threads = threads_of_rank(run)});
+}
+
 // Without a limit, the system promises more memory than there is, and ends a process that uses it.
 void limit_memory(const LiveRun& run) {
   const bool threads = run.launch.kind == Launch::Kind::threads;
@@ -146,15 +156,21 @@ program::Measurement run_live(const LiveRun& run) {
   limit_memory(run);
   const executor::TrainingJob job = job_of(run);
   program::Measurement measurement;
+  std::string pinned;
   const auto rank_main = [&](Communicator& world) {
+    const std::string own = pin_rank(run, world.rank());
     program::Measurement of_rank = executor::train(job, world);
-    if (world.rank() == 0 || run.launch.kind != Launch::Kind::threads) measurement = std::move(of_rank);
+    if (world.rank() == 0 || run.launch.kind != Launch::Kind::threads) {
+      measurement = std::move(of_rank);
+      pinned = own;
+    }
   };
   run_as_launched(run.launch, run.plan.devices(), run.settings.timeout, run.identity, run.progress,
                   rank_main);
   measurement.launch = text_of(run.launch.kind);
   measurement.device =
-      fmt::format("{}, {} each", measurement.device, reports::counted(threads_of_rank(run), "thread"));
+      fmt::format("{}, {} each{}{}", measurement.device, reports::counted(threads_of_rank(run), "thread"),
+                  pinned.empty() ? "" : ", ", pinned);
   measurement.batches =
       run.data == nullptr ? fmt::format("seed {}", run.settings.seed)
                           : fmt::format("{} ({} of type {}{})", run.settings.data,

@@ -157,6 +157,7 @@ std::vector<OptionSpec> validate_options() {
       {{"--resume"}, "resume", "FILE", "go on from a checkpoint, also at another data-parallel degree"},
       {{"--threads"}, "threads", "N", "threads of a rank (default: the processors divided by the ranks)"},
       {{"--timeout"}, "timeout", "SECONDS", "longest wait for another rank (default 60)"},
+      {{"--pin"}, "pin", "on|off", "each rank to cores of its own, where there are enough (default on)"},
       {{"--force"}, "force", "", "run also what is predicted not to fit"},
   };
 }
@@ -212,6 +213,7 @@ LiveSettings read_live_settings(const Request& request) {
   settings.clip_norm = reader.real("clip", 0, 1e9, settings.clip_norm);
   settings.threads = static_cast<int>(reader.integer("threads", 1, kMaxThreads, 0));
   settings.timeout = std::chrono::seconds(reader.integer("timeout", 1, kMaxSeconds, 60));
+  settings.pin = reader.boolean("pin", settings.pin);
   settings.force = reader.flag("force");
   reader.require_writable("save", settings.save);
   reader.throw_if_any();

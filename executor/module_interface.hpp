@@ -8,6 +8,9 @@ namespace zeroplan::executor {
 using MakeDeviceFunction = Device*(const DeviceOptions& options);  // the caller owns it
 inline constexpr const char* kMakeDeviceSymbol = "zeroplan_make_device";
 
+using PinFunction = void(const HostShare& share, std::string& what);
+inline constexpr const char* kPinSymbol = "zeroplan_pin_to_share";
+
 using RunMpiFunction = void(std::chrono::milliseconds timeout, std::int64_t ranks,
                             const std::function<void(Communicator&)>& rank_main);
 inline constexpr const char* kRunMpiSymbol = "zeroplan_run_mpi";

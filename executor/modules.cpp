@@ -47,6 +47,13 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
   return std::unique_ptr<Device>(make(options));
 }
 
+std::string pin_to_share(const HostShare& share) {
+  const auto pin = reinterpret_cast<PinFunction*>(find("cpu", kPinSymbol));
+  std::string what;
+  pin(share, what);
+  return what;
+}
+
 void run_mpi_module(std::chrono::milliseconds timeout, std::int64_t ranks,
                     const std::function<void(Communicator&)>& rank_main) {
   const auto run = reinterpret_cast<RunMpiFunction*>(find("mpi", kRunMpiSymbol));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,18 @@ struct DeviceOptions {
 
 // `name`: cpu.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
+
+// Which part of this host a rank is to have: the `index`-th of `count` equal ones, for `threads` threads.
+struct HostShare {
+  std::int64_t index = 0, count = 1;
+  int threads = 1;
+};
+
+// Binds the calling thread to its share of this host's cores, and with it the threads that it starts later;
+// the cores of a share are near each other (hwloc). Returns what it did in words, "pinned to 4 cores"; or
+// nothing, and binds nothing, where there are fewer cores than ranks or processors than threads, a launcher or
+// the user has bound the thread already, the system refuses, or this program was built without hwloc.
+std::string pin_to_share(const HostShare& share);
 
 // As run_mpi_rank (executor/communicator/mpi), with `ranks` that the launcher says it started.
 void run_mpi_module(std::chrono::milliseconds timeout, std::int64_t ranks,

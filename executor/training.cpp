@@ -182,6 +182,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   Measurement measurement;
   measurement.ranks = world.size();
   measurement.device = device->name();
+  measurement.note = device->note();
   Rank rank(std::move(plan.program), plan.arena, std::move(device), world);
   BatchShape shape = job.batches;
   shape.data_parallel_rank = position.data_parallel;

@@ -223,6 +223,7 @@ Data measurement_data(const predict::Prediction& prediction, const Measurement& 
   const MeasuredSpeed speed = measured_speed(prediction, measurement);
   return Data::map()
       .set("device", measurement.device)
+      .set("note", measurement.note.empty() ? Data() : Data(measurement.note))
       .set("launch", measurement.launch)
       .set("batches", measurement.batches)
       .set("ranks", measurement.ranks)
@@ -337,6 +338,7 @@ Report validation_report(const ValidationAnswer& answer) {
     blocks.emplace_back(Paragraph{fmt::format(
         "Run: {} as {} on {}; {}; tokens from {}.", counted(measurement.ranks, "rank"), measurement.launch,
         measurement.device, answer.environment.processor, measurement.batches)});
+    if (!measurement.note.empty()) blocks.emplace_back(Paragraph{measurement.note});
     blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
     blocks.emplace_back(comparison_table(comparison, measured_speed(prediction, measurement)));
     if (times.empty()) {

@@ -52,6 +52,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;
+  // What whoever reads a measurement of this device must know, a sentence or two; empty where there is nothing.
+  virtual std::string note() const { return {}; }
 
   // One block for a rank's arena, zeroed. Throws DeviceError with the size when there is not so much.
   virtual std::byte* allocate(Bytes bytes, program::Space space) = 0;

@@ -61,6 +61,7 @@ struct InstructionTime {
 
 struct Measurement {
   std::string device;   // "cpu: AMD EPYC ..., 2 threads a rank"
+  std::string note;     // what a reader of its times must know of it; empty where there is nothing
   std::string launch;   // "threads", "mpi", "sockets"
   std::string batches;  // where the tokens came from
   std::int64_t ranks = 1;

@@ -124,6 +124,22 @@ TEST_CASE("what cannot run is refused with the reason, and running out of memory
   }
 }
 
+TEST_CASE("a record says when the environment forces lesser kernels, and whether ranks are pinned") {
+  const CommandResult result =
+      run_shell("OPENBLAS_CORETYPE=Nehalem " + kProgram + kModel + "--dtype fp32 --pin off -o json");
+  CHECK(result.exit_code == 0);
+  const json measured = json::parse(result.out)["measured"];
+  CAPTURE(measured["device"].dump());
+  CHECK(!contains(measured["device"], "pinned"));
+  if (contains(measured["device"], "Nehalem kernels")) {
+    CHECK(contains(measured["note"], "OPENBLAS_CORETYPE to Nehalem"));
+    CHECK(contains(measured["note"], "SSE kernels"));
+  }
+  const CommandResult free =
+      run_shell("unset OPENBLAS_CORETYPE; " + kProgram + kModel + "--dtype fp32 -o json");
+  CHECK(json::parse(free.out)["measured"]["note"].is_null());
+}
+
 TEST_CASE("bad options are named, all in one pass, and nothing is written") {
   const TemporaryFolder folder;
   const CommandResult result =

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
+#include "executor/device/cpu/huge_pages.hpp"
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
+#include "executor/device/cpu/vector_level.hpp"
 #include "executor/error.hpp"
 
 namespace zeroplan::executor {
@@ -27,6 +30,8 @@ int checked_threads(int threads) {
 // The system gives whole pages, and none for nothing.
 std::size_t mapped_bytes(Bytes bytes) { return static_cast<std::size_t>(std::max<Bytes>(1, bytes)); }
 
+constexpr Bytes kLeastForHugePages = 16 * kMiB;
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const CpuOptions& options) : workers_(checked_threads(options.threads)) {
@@ -40,6 +45,12 @@ class CpuDevice final : public Device {
     return fmt::format("cpu ({}, {} kernels)", library.substr(0, end), openblas_get_corename());
   }
 
+  std::string note() const override {
+    const char* forced = std::getenv("OPENBLAS_CORETYPE");
+    return cpu::forced_kernels_note(forced == nullptr ? "" : forced, openblas_get_corename(),
+                                    cpu::level_of_processor());
+  }
+
   std::byte* allocate(Bytes bytes, program::Space) override {
     if (bytes < 0) throw DeviceError(fmt::format("cpu device: cannot allocate {} bytes", bytes));
     void* block =
@@ -47,6 +58,9 @@ class CpuDevice final : public Device {
     if (block == MAP_FAILED) {
       throw DeviceError(fmt::format("cpu device: cannot allocate {} bytes: {}", bytes, std::strerror(errno)));
     }
+    // Fewer and larger pages are faulted in faster, and a refusal costs nothing but that. What is smaller would
+    // be resident to the end of its page where only some of it is used.
+    if (huge_pages_ && bytes >= kLeastForHugePages) (void)madvise(block, mapped_bytes(bytes), MADV_HUGEPAGE);
     return static_cast<std::byte*>(block);
   }
 
@@ -70,6 +84,7 @@ class CpuDevice final : public Device {
   void run(const Kernel& kernel, const StepSettings& settings);
 
   cpu::Workers workers_;
+  bool huge_pages_ = cpu::huge_pages_pay();
 };
 
 void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {

@@ -14,8 +14,8 @@ struct CpuOptions {
 
 // A rank's memory and kernels on the host's processors, with OpenBLAS for the products.
 //
-//   memory     anonymous pages of the operating system, zeroed, not touched before they are used; device
-//              and host space are the same kind
+//   memory     anonymous pages of the operating system, zeroed, not touched before they are used, huge
+//              where a block has room for some; device and host space are the same kind
 //   types      fp32, fp16 and bf16 in any mixture; 16-bit operands are converted block by block, computed
 //              in fp32 and rounded once, to nearest even
 //   streams    one: execute() returns when the work is done, events are always past
