@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "planner/describe/assumed_links.hpp"
 #include "planner/describe/nearest_value.hpp"
 #include "planner/describe/plan.hpp"
 #include "planner/describe/resolve_degrees.hpp"
@@ -308,6 +309,10 @@ ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const 
   resolve_contiguous_memory(resolution);
   resolve_overlap(resolution);
   if (cluster) check_reserve(resolution, cluster->device);
+  if (cluster && model.is_shape()) {
+    for (Assumption& assumption : assumed_links(resolution.plan, *cluster))
+      resolution.assumptions.push_back(std::move(assumption));
+  }
   if (!resolution.problems.empty()) throw ConfigurationError(at_their_origin(resolution.problems, options));
   return {std::move(resolution.plan), *cluster, std::move(resolution.assumptions)};
 }
