@@ -165,6 +165,10 @@ void resolve_activations(Resolution& resolution, const Model& model) {
     resolution.assume("checkpoint_interval", 1, "one checkpoint per layer");
   }
   take_or_assume(resolution, "attention", options.attention, plan.attention, "no scores are kept");
+  if (plan.recompute == Recompute::selective && plan.attention == AttentionKernel::flash) {
+    resolution.assume("recompute", name_of(plan.recompute),
+                      "the same as none here: flash attention keeps no scores to compute again");
+  }
   resolve_switch(resolution, "dropout", options.dropout, plan.dropout, "no masks");
 }
 

@@ -192,3 +192,17 @@ TEST_CASE("problems stand where the value was written, all in one pass") {
   CHECK(contains(text, "--tp: found \"5\", expected a divisor of 12 attention heads"));
   CHECK(contains(refusal("tp=5", "gpt2", "v1000"), "--hw: "));
 }
+
+TEST_CASE("selective recomputation under flash attention is told to be none") {
+  const auto told = [](const std::string& plan) {
+    const ResolvedPlan one = resolved(plan, "gpt2-xl", "a100-80gb");
+    for (const Assumption& assumption : one.assumptions) {
+      if (assumption.reason.find("the same as none here") != std::string::npos) return true;
+    }
+    return false;
+  };
+  CHECK(told("recompute=selective"));
+  CHECK(told("recompute=selective attention=flash"));
+  CHECK_FALSE(told("recompute=selective attention=materialized"));
+  CHECK_FALSE(told("recompute=none"));
+}
