@@ -39,7 +39,6 @@ struct Request {
   std::vector<std::string> words;                       // the whole line, as it was given
   std::ostream* progress = nullptr;                     // where people who wait read; null: nowhere
   std::ostream* answers = nullptr;                      // standard output, for what is written bit by bit
-  std::vector<std::string> notes;                       // of the plan file's reader, for standard error
   reports::Format format = reports::Format::table;
   std::string out;  // --out; empty: standard output
   bool quiet = false;

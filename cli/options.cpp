@@ -213,7 +213,6 @@ Request read_request(const Command& command, const GivenLine& line, Problems& pr
   if (command.takes_plan) {
     request.options = describe::merge(describe::merge(file.options, from_set), from_options);
     request.model = file.model.value_or("");
-    request.notes = file.notes;
     if (request.hardware.empty()) request.hardware = file.hardware.value_or("");
   }
   return request;

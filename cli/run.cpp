@@ -65,7 +65,6 @@ int answer(const std::vector<std::string>& words, std::ostream& out, std::ostrea
   request.answers = &out;
   const Answer result = command.answer(request);
   if (request.quiet || result.is_silent) return result.exit_code;
-  for (const std::string& note : request.notes) err << "zeroplan: note: " << note << '\n';
   const std::string text = reports::write(result.report, request.format);
   if (!request.out.empty()) {
     write_whole_file(request.out, text);

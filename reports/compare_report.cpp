@@ -297,6 +297,7 @@ Report compare_report(const CompareAnswer& answer) {
                     .set("version", answer.version)
                     .set("inputs", inputs_data(answer.model, answer.resolved))
                     .set("assumed", assumed_data(shown.assumptions))
+                    .set("notes", notes_data(answer.model, answer.resolved))
                     .set("result", std::move(result));
   report.rows = "result.strategies";
   return report;

@@ -35,4 +35,10 @@ const Data* Data::find(std::string_view dotted) const {
   return nullptr;
 }
 
+Data texts_data(const std::vector<std::string>& texts) {
+  Data list = Data::list();
+  for (const std::string& text : texts) list.add(text);
+  return list;
+}
+
 }  // namespace zeroplan::reports

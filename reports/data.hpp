@@ -59,4 +59,7 @@ class Data {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Map> value_;
 };
 
+// A list of texts.
+Data texts_data(const std::vector<std::string>& texts);
+
 }  // namespace zeroplan::reports

@@ -107,6 +107,7 @@ Report explain_report(const std::string& key_name, const FitAnswer& answer) {
                     .set("version", answer.version)
                     .set("inputs", *fit.find("inputs"))
                     .set("assumed", *fit.find("assumed"))
+                    .set("notes", *fit.find("notes"))
                     .set("result", Data::map()
                                        .set("key", key.name)
                                        .set("unit", key.unit)

@@ -128,6 +128,7 @@ Data fit_data(const FitAnswer& answer) {
       .set("version", answer.version)
       .set("inputs", inputs_data(answer.model, answer.resolved))
       .set("assumed", assumed_data(answer.resolved.assumptions))
+      .set("notes", notes_data(answer.model, answer.resolved))
       .set("result", std::move(result));
 }
 

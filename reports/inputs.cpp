@@ -32,6 +32,12 @@ std::string activation_text(const Plan& plan) {
   return text;
 }
 
+std::vector<std::string> notes_of(const describe::Model& model, const describe::ResolvedPlan& resolved) {
+  std::vector<std::string> notes = model.notes;
+  notes.insert(notes.end(), resolved.notes.begin(), resolved.notes.end());
+  return notes;
+}
+
 }  // namespace
 
 Data machine_data(const describe::Cluster& cluster) {
@@ -77,6 +83,10 @@ Data assumed_data(const std::vector<describe::Assumption>& assumptions) {
                  .set("reason", assumption.reason));
   }
   return list;
+}
+
+Data notes_data(const describe::Model& model, const describe::ResolvedPlan& resolved) {
+  return texts_data(notes_of(model, resolved));
 }
 
 std::string model_line(const describe::Model& model, std::int64_t sequence) {
@@ -135,10 +145,7 @@ void add_inputs(std::vector<Block>& blocks, const describe::Model& model,
 
 void add_assumptions(std::vector<Block>& blocks, const describe::Model& model,
                      const describe::ResolvedPlan& resolved) {
-  if (!model.notes.empty()) {
-    blocks.emplace_back(Heading{"Not in the description of the model"});
-    for (const std::string& note : model.notes) blocks.emplace_back(Paragraph{note});
-  }
+  add_notes(blocks, notes_of(model, resolved));
   if (resolved.assumptions.empty()) return;
   blocks.emplace_back(Heading{"Assumed, because it was not said"});
   Table table{{{"", false}, {"", false}, {"", false}}, {}, {}};

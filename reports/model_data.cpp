@@ -50,6 +50,7 @@ void set_shape(Data& data, const Model& model) {
       .set("embedding_width", model.embedding_width == 0 ? model.hidden : model.embedding_width)
       .set("tied_embeddings", model.tied_embeddings)
       .set("head_bias", model.head_bias)
+      .set("head_outputs", model.output_rows())
       .set("biases", name_of(model.biases))
       .set("norm", name_of(model.norm))
       .set("norm_bias", model.norm == describe::Norm::layer_norm && model.norm_bias)
@@ -73,9 +74,7 @@ Data model_data(const Model& model, std::int64_t sequence) {
   } else {
     data.set("largest_layer", model.only_largest_layer);
   }
-  Data notes = Data::list();
-  for (const std::string& note : model.notes) notes.add(note);
-  data.set("notes", std::move(notes));
+  data.set("notes", texts_data(model.notes));
   return data;
 }
 

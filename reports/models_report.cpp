@@ -168,10 +168,7 @@ Report model_report(std::string_view version, const Model& model) {
     report.blocks.emplace_back(Heading{group_title(group)});
     report.blocks.emplace_back(tensors_table(group));
   }
-  if (!model.notes.empty()) {
-    report.blocks.emplace_back(Heading{"Not in this description"});
-    for (const std::string& note : model.notes) report.blocks.emplace_back(Paragraph{note});
-  }
+  add_notes(report.blocks, model.notes);
 
   report.data = Data::map()
                     .set("schema", "zeroplan.model_description/1")
@@ -189,6 +186,7 @@ Report model_count_report(std::string_view version, const Model& model) {
   Report report;
   const std::int64_t parameters = describe::count_parameters(model, counted_sequence(model));
   report.blocks.emplace_back(Paragraph{std::to_string(parameters)});
+  add_notes(report.blocks, model.notes);
   report.data =
       Data::map()
           .set("schema", "zeroplan.model_count/1")
@@ -196,7 +194,8 @@ Report model_count_report(std::string_view version, const Model& model) {
           .set("name", model.name)
           .set("parameters", parameters)
           .set("active_parameters", describe::count_active_parameters(model, counted_sequence(model)))
-          .set("published", published_data(model));
+          .set("published", published_data(model))
+          .set("notes", texts_data(model.notes));
   return report;
 }
 

@@ -61,4 +61,7 @@ struct Report {
   std::vector<Block> blocks;  // table, Markdown
 };
 
+// "Notes": what stood in a file and the answer does not hold, one paragraph each; nothing where there is none.
+void add_notes(std::vector<Block>& blocks, const std::vector<std::string>& notes);
+
 }  // namespace zeroplan::reports

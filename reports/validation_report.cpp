@@ -324,6 +324,7 @@ Report validation_report(const ValidationAnswer& answer) {
           .set("environment", environment_data(answer.environment))
           .set("inputs", *predicted.find("inputs"))
           .set("assumed", *predicted.find("assumed"))
+          .set("notes", *predicted.find("notes"))
           .set("predicted", *predicted.find("result"))
           .set("measured",
                answer.measurement == nullptr ? Data() : measurement_data(prediction, *answer.measurement))

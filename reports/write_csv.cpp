@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "reports/numbers.hpp"
 #include "reports/writers.hpp"
@@ -19,11 +20,25 @@ std::string scalar_text(const Data& data) {
   return {};
 }
 
+// The items of a list that holds texts only, as one field; nothing for any other list.
+std::optional<std::string> joined_texts(const Data& data) {
+  const auto* items = data.as<Data::List>();
+  if (items == nullptr) return std::nullopt;
+  std::string text;
+  for (const Data& item : *items) {
+    if (item.as<std::string>() == nullptr) return std::nullopt;
+    text += (text.empty() ? "" : " | ") + *item.as<std::string>();
+  }
+  return text;
+}
+
 void flatten(const Data::Map& entries, const std::string& prefix, std::vector<Field>& fields) {
   for (const DataEntry& entry : entries) {
     const std::string key = prefix.empty() ? entry.key : prefix + '.' + entry.key;
     if (const auto* inner = entry.value.as<Data::Map>()) {
       flatten(*inner, key, fields);
+    } else if (entry.key == "notes" && entry.value.as<Data::List>() != nullptr) {
+      fields.push_back({key, joined_texts(entry.value).value_or("")});
     } else if (entry.value.as<Data::List>() == nullptr) {
       fields.push_back({key, scalar_text(entry.value)});
     }
@@ -57,6 +72,12 @@ std::string write_csv(const Data& data, std::string_view rows) {
   if (list != nullptr && list->as<Data::List>() != nullptr) {
     for (const Data& row : *list->as<Data::List>()) {
       if (const auto* entries = row.as<Data::Map>()) flatten(*entries, "", lines.emplace_back());
+    }
+    // What the whole answer notes goes with every row of it.
+    const Data* notes = data.find("notes");
+    const std::optional<std::string> text = notes == nullptr ? std::nullopt : joined_texts(*notes);
+    for (std::vector<Field>& line : lines) {
+      if (text) line.push_back({"notes", *text});
     }
   } else if (const auto* entries = data.as<Data::Map>()) {
     flatten(*entries, "", lines.emplace_back());

@@ -69,6 +69,10 @@ std::vector<BrokenRule> check_model(const Model& model) {
   Rules rules;
   check_attention(model, rules);
   check_experts(model, rules);
+  if (model.head_outputs > 0 && model.tied_embeddings) {
+    rules.push_back(
+        {"head_outputs", "found with tied_embeddings true: the embedding's rows are the vocabulary"});
+  }
   if (model.norms_per_layer == 3) {
     rules.push_back({"norms_per_layer", "found 3, expected 1, 2 or 4"});
   }

@@ -96,9 +96,10 @@ void check_activations(const Plan& plan, const Model& model, Problems& problems)
     refuse(problems, "partition_activations",
            "found \"on\" with tp 1, expected tp above 1: P_a divides over the tensor-parallel ranks");
   }
-  if (plan.offload_activations && !plan.partition_activations) {
+  if (plan.offload_activations && !full) {
     refuse(problems, "offload_activations",
-           "found \"on\" without partition_activations, expected both: P_a+cpu moves what P_a divides");
+           fmt::format("found \"on\" with recompute {}, expected recompute full: checkpoints are moved",
+                       name_of(plan.recompute)));
   }
 }
 

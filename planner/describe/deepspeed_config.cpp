@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "planner/describe/deepspeed_keys.hpp"
 #include "planner/describe/quantity.hpp"
 
 namespace zeroplan::describe {
@@ -35,45 +36,35 @@ constexpr std::array<SizeKey, 7> kSizeKeys = {{
     {"sub_group_size", false, 0, &DeepSpeedSizes::sub_group},
 }};
 
-// Keys of zero_optimization that do not change what is planned.
-constexpr std::array<std::string_view, 27> kPassedOver = {
-    "allgather_partitions",
-    "contiguous_gradients",
-    "reduce_scatter",
-    "round_robin_gradients",
-    "load_from_fp32_weights",
-    "elastic_checkpoint",
-    "ignore_unused_parameters",
-    "legacy_stage1",
-    "cpu_offload_use_pin_memory",
-    "gather_16bit_weights_on_model_save",
-    "stage3_gather_16bit_weights_on_model_save",
-    "gather_fp16_weights_on_model_save",
-    "stage3_gather_fp16_weights_on_model_save",
-    "model_persistence_threshold",
-    "stage3_model_persistence_threshold",
-    "module_granularity_threshold",
-    "stage3_module_granularity_threshold",
-    "use_all_reduce_for_fetch_params",
-    "stage3_use_all_reduce_for_fetch_params",
-    "use_multi_rank_bucket_allreduce",
-    "allgather_sequential",
-    "memory_efficient_linear",
-    "override_module_apply",
-    "pipeline_loading_checkpoint",
-    "log_trace_cache_warnings",
-    "mics_shard_size",
-    "mics_hierarchical_params_gather",
-};
-
 struct Reading {
   DeepSpeedConfig& config;
   const std::string& source;
   Problems& problems;
 
   PlanOptions& options() { return config.file.options; }
-  void note(std::string text) { config.file.notes.push_back(std::move(text)); }
+  std::vector<std::string>& notes() { return options().notes; }
+  void note(const MapReader& map, std::string_view key, std::string text) {
+    notes().push_back(note_at(map, key, std::move(text)));
+  }
+  void origin(const MapReader& map, std::string_view key, std::string plan_key) {
+    const Value* value = map.value() == nullptr ? nullptr : map.value()->find(key);
+    if (value == nullptr) return;
+    options().origins.insert_or_assign(std::move(plan_key), PlanOrigin{source, value->line, map.dotted(key)});
+  }
 };
+
+// What is left of a section when its keys have been read.
+void settle(Reading& reading, MapReader& map) {
+  settle_keys(map, deepspeed_keys(map.path()), AskedKeys::follow_the_table, reading.notes());
+}
+
+// A section of which nothing goes into the plan.
+void settle_section(Reading& reading, MapReader& root, std::string_view key) {
+  const Value* section = root.map(key);
+  if (section == nullptr) return;
+  MapReader map(*section, reading.source, std::string(key), reading.problems);
+  settle(reading, map);
+}
 
 bool is_auto(const Value* value) {
   return value != nullptr && value->kind == Value::Kind::scalar && value->text == kAuto;
@@ -85,8 +76,8 @@ std::optional<bool> lenient_boolean(Reading& reading, MapReader& map, std::strin
   if (is_auto(value)) return std::nullopt;
   const std::optional<bool> result = map.boolean(key);
   if (result && value->quoted) {
-    reading.note(fmt::format("{}: {} is text, taken as the boolean {}", map.dotted(key),
-                             zeroplan::quoted(value->text), *result));
+    reading.note(map, key,
+                 fmt::format("{} is text, taken as the boolean {}", zeroplan::quoted(value->text), *result));
   }
   return result;
 }
@@ -106,6 +97,7 @@ std::optional<bool> read_enabled(Reading& reading, MapReader& root, std::string_
   if (section == nullptr) return std::nullopt;
   MapReader map(*section, reading.source, std::string(key), reading.problems);
   left_open = left_open || is_auto(section->find("enabled"));
+  settle(reading, map);
   return lenient_boolean(reading, map, "enabled");
 }
 
@@ -128,10 +120,15 @@ void read_optimizer(Reading& reading, MapReader& root) {
   const Value* section = root.map("optimizer");
   if (section == nullptr) return;
   MapReader map(*section, reading.source, "optimizer", reading.problems);
+  const Value* params = map.map("params");
+  if (params != nullptr) {
+    MapReader parameters(*params, reading.source, "optimizer.params", reading.problems);
+    settle(reading, parameters);
+  }
+  settle(reading, map);
   const auto type = map.string("type");
   if (!type || *type == kAuto) return;
   std::string name = *type;
-  const Value* params = map.map("params");
   const Value* momentum = params == nullptr ? nullptr : params->find("momentum");
   std::string lower;
   for (const char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -152,16 +149,21 @@ bool read_offload_device(Reading& reading, MapReader& zero, std::string_view key
   MapReader map(*section, reading.source, zero.dotted(key), reading.problems);
   const auto device = map.one_of("device", {"none", "cpu", "nvme"});
   if (device == 2) map.problem("device", "found \"nvme\", which is not modelled, expected none or cpu");
+  settle(reading, map);
   return device == 1;
 }
 
 void read_offload(Reading& reading, MapReader& zero) {
   const bool old_optimizer = lenient_boolean(reading, zero, "cpu_offload").value_or(false);
-  const bool old_parameters = lenient_boolean(reading, zero, "cpu_offload_params").value_or(false);
+  // DeepSpeed's own name, and one that many files have.
+  const bool old_parameters = lenient_boolean(reading, zero, "cpu_offload_params").value_or(false) ||
+                              lenient_boolean(reading, zero, "cpu_offload_param").value_or(false);
   const bool optimizer = read_offload_device(reading, zero, "offload_optimizer") || old_optimizer;
   const bool parameters = read_offload_device(reading, zero, "offload_param") || old_parameters;
   if (parameters && !optimizer) {
-    zero.problem(old_parameters ? "cpu_offload_params" : "offload_param",
+    zero.problem(zero.has("offload_param")        ? "offload_param"
+                 : zero.has("cpu_offload_params") ? "cpu_offload_params"
+                                                  : "cpu_offload_param",
                  "found parameters offloaded without the optimizer, which is not modelled, expected "
                  "offload_optimizer too");
   }
@@ -197,38 +199,16 @@ void read_size(Reading& reading, MapReader& zero, const SizeKey& size) {
 
 void note_what_is_left_out(Reading& reading, MapReader& zero) {
   if (reading.options().overlap.value_or(false)) {
-    reading.note("zero_optimization.overlap_comm keeps a second reduce bucket, which is not counted");
+    reading.note(zero, "overlap_comm", "keeps a second reduce bucket, which is not counted");
   }
-  const auto partition = zero.integer("zero_hpz_partition_size", 0, 1'000'000);
-  bool plus_plus = partition.value_or(1) > 1;
+  if (zero.integer("zero_hpz_partition_size", 0, 1'000'000).value_or(1) > 1) {
+    reading.note(zero, "zero_hpz_partition_size", "ZeRO++ is not modelled; planned without it");
+  }
   for (const std::string_view key :
        {"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients"}) {
-    plus_plus = lenient_boolean(reading, zero, key).value_or(false) || plus_plus;
-  }
-  if (plus_plus) reading.note("zero_optimization: ZeRO++ is not modelled; planned without it");
-}
-
-void note_unknown_keys(Reading& reading, const Value& zero) {
-  std::vector<std::string> known = {"stage",
-                                    "cpu_offload",
-                                    "cpu_offload_params",
-                                    "offload_optimizer",
-                                    "offload_param",
-                                    "overlap_comm",
-                                    "zero_hpz_partition_size",
-                                    "zero_quantized_weights",
-                                    "zero_quantized_nontrainable_weights",
-                                    "zero_quantized_gradients"};
-  known.insert(known.end(), kPassedOver.begin(), kPassedOver.end());
-  for (const SizeKey& size : kSizeKeys) {
-    known.emplace_back(size.name);
-    if (size.stage3) known.push_back(std::string(kStage3) + std::string(size.name));
-  }
-  for (const Entry& entry : zero.entries) {
-    if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
-    const std::string nearest = nearest_name(entry.key, known);
-    reading.note(fmt::format("line {}: zero_optimization.{} is not known and was passed over{}{}", entry.line,
-                             zeroplan::quoted(entry.key), nearest.empty() ? "" : "; nearest: ", nearest));
+    if (lenient_boolean(reading, zero, key).value_or(false)) {
+      reading.note(zero, key, "ZeRO++ is not modelled; planned without it");
+    }
   }
 }
 
@@ -246,7 +226,7 @@ void read_zero(Reading& reading, MapReader& root) {
   for (const SizeKey& size : kSizeKeys) read_size(reading, zero, size);
   options.overlap = lenient_boolean(reading, zero, "overlap_comm");
   note_what_is_left_out(reading, zero);
-  note_unknown_keys(reading, *section);
+  settle(reading, zero);
 }
 
 void read_activations(Reading& reading, MapReader& root) {
@@ -256,21 +236,28 @@ void read_activations(Reading& reading, MapReader& root) {
   const bool partition = lenient_boolean(reading, map, "partition_activations").value_or(false);
   const bool offload = lenient_boolean(reading, map, "cpu_checkpointing").value_or(false);
   reading.options().partition_activations = partition;
+  reading.options().partition_where_possible = true;
   reading.options().offload_activations = offload;
+  reading.origin(map, "partition_activations", "partition_activations");
+  reading.origin(map, "cpu_checkpointing", "offload_activations");
   if (partition || offload) {
     reading.options().recompute = Recompute::full;
-    reading.note("activation_checkpointing is set: recompute full");
+    reading.note(map, partition ? "partition_activations" : "cpu_checkpointing",
+                 "divides or moves checkpoints, so recompute is full");
   }
-  if (map.has("number_checkpoints")) {
-    reading.note("activation_checkpointing.number_checkpoints was passed over; set checkpoint_interval");
-  }
+  settle(reading, map);
 }
 
 void read_tensor_parallel(Reading& reading, MapReader& root) {
   const Value* section = root.map("tensor_parallel");
   if (section == nullptr) return;
   MapReader map(*section, reading.source, "tensor_parallel", reading.problems);
-  read_count(reading, map, "autotp_size", "tp", &PlanOptions::tp, 1'000'000);
+  // 0 is DeepSpeed's default: no tensor parallelism.
+  const Value* size = map.any("autotp_size");
+  if (size != nullptr && size->text != "0") {
+    read_count(reading, map, "autotp_size", "tp", &PlanOptions::tp, 1'000'000);
+  }
+  settle(reading, map);
 }
 
 void take_bucket(Reading& reading) {
@@ -303,6 +290,10 @@ DeepSpeedConfig read_deepspeed_config(const Document& document) {
   read_zero(reading, root);
   read_activations(reading, root);
   read_tensor_parallel(reading, root);
+  for (const std::string_view section : {"torch_autocast", "data_types", "pipeline"}) {
+    settle_section(reading, root, section);
+  }
+  settle(reading, root);
   take_bucket(reading);
 
   config.file.missing = {"model", "hw", "seq"};

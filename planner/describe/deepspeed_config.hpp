@@ -36,8 +36,7 @@ struct DeepSpeedConfig {
   std::vector<AutomaticSize> automatic;  // in file order of the table of keys
 };
 
-// Throws ConfigurationError. Keys that do not change what is planned (schedulers, logging ...) are passed
-// over.
+// Throws ConfigurationError. What becomes of each key stands in deepspeed_keys.cpp.
 DeepSpeedConfig read_deepspeed_config(const Document& document);
 
 // The sizes with "auto" put in, as the Hugging Face integration does: reduce_bucket_size = h x h,

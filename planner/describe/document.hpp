@@ -88,6 +88,8 @@ class MapReader {
   void allow_unknown() { allow_unknown_ = true; }
   void finish();
 
+  const Value* value() const { return map_; }                       // the map; nullptr where it was none
+  const std::vector<std::string>& asked() const { return known_; }  // keys that a getter or ignore() named
   const std::string& source() const { return source_; }
   const std::string& path() const { return path_; }
   std::string dotted(std::string_view key) const;

@@ -6,6 +6,7 @@
 
 #include "planner/describe/check_model.hpp"
 #include "planner/describe/huggingface_families.hpp"
+#include "planner/describe/huggingface_keys.hpp"
 
 namespace zeroplan::describe {
 
@@ -14,52 +15,55 @@ namespace {
 struct Family {
   std::string_view type;
   std::string_view title;
+  std::string_view classes;  // how the names of its classes in `architectures` begin
   FamilyReader read;
 };
 
 // Sorted by type.
 constexpr Family kFamilies[] = {
-    {"bloom", "BLOOM", read_bloom},
-    {"codegen", "CodeGen", read_gptj},
-    {"deepseek_v2", "DeepSeek", read_deepseek},
-    {"deepseek_v3", "DeepSeek", read_deepseek},
-    {"falcon", "Falcon", read_falcon},
-    {"gemma", "Gemma", read_gemma},
-    {"gemma2", "Gemma 2", read_gemma},
-    {"gemma3_text", "Gemma 3", read_gemma},
-    {"glm4_moe", "GLM", read_glm4_experts},
-    {"gpt2", "GPT-2", read_gpt2},
-    {"gpt_bigcode", "StarCoder", read_gpt2},
-    {"gpt_neo", "GPT-Neo", read_gpt_neo},
-    {"gpt_neox", "GPT-NeoX", read_gpt_neox},
-    {"gpt_oss", "gpt-oss", read_gpt_oss},
-    {"gptj", "GPT-J", read_gptj},
-    {"kimi_k2", "Kimi", read_deepseek},
-    {"llama", "Llama", read_llama},
-    {"llama4_text", "Llama 4", read_llama4},
-    {"mistral", "Mistral", read_llama},
-    {"mixtral", "Mixtral", read_mixtral},
-    {"mpt", "MPT", read_mpt},
-    {"mt5", "mT5", read_t5},
-    {"olmo2", "OLMo 2", read_llama},
-    {"opt", "OPT", read_opt},
-    {"phi", "Phi", read_phi},
-    {"phi3", "Phi", read_llama},
-    {"qwen2", "Qwen2", read_llama},
-    {"qwen2_moe", "Qwen2 MoE", read_qwen_experts},
-    {"qwen3", "Qwen3", read_llama},
-    {"qwen3_moe", "Qwen3 MoE", read_qwen_experts},
-    {"starcoder2", "StarCoder2", read_starcoder2},
-    {"t5", "T5", read_t5},
+    {"bloom", "BLOOM", "Bloom", read_bloom},
+    {"codegen", "CodeGen", "CodeGen", read_gptj},
+    {"deepseek_v2", "DeepSeek", "DeepseekV2", read_deepseek},
+    {"deepseek_v3", "DeepSeek", "DeepseekV3", read_deepseek},
+    {"falcon", "Falcon", "Falcon RW", read_falcon},
+    {"gemma", "Gemma", "Gemma", read_gemma},
+    {"gemma2", "Gemma 2", "Gemma2", read_gemma},
+    {"gemma3_text", "Gemma 3", "Gemma3 Gemma3Text", read_gemma},
+    {"glm4_moe", "GLM", "Glm4Moe", read_glm4_experts},
+    {"gpt2", "GPT-2", "GPT2", read_gpt2},
+    {"gpt_bigcode", "StarCoder", "GPTBigCode", read_gpt2},
+    {"gpt_neo", "GPT-Neo", "GPTNeo", read_gpt_neo},
+    {"gpt_neox", "GPT-NeoX", "GPTNeoX", read_gpt_neox},
+    {"gpt_oss", "gpt-oss", "GptOss", read_gpt_oss},
+    {"gptj", "GPT-J", "GPTJ", read_gptj},
+    {"kimi_k2", "Kimi", "DeepseekV3 KimiK2", read_deepseek},
+    {"llama", "Llama", "Llama", read_llama},
+    {"llama4_text", "Llama 4", "Llama4 Llama4Text", read_llama4},
+    {"mistral", "Mistral", "Mistral Mistral3", read_llama},
+    {"mixtral", "Mixtral", "Mixtral", read_mixtral},
+    {"mpt", "MPT", "Mpt", read_mpt},
+    {"mt5", "mT5", "MT5", read_t5},
+    {"olmo2", "OLMo 2", "Olmo2", read_llama},
+    {"opt", "OPT", "OPT", read_opt},
+    {"phi", "Phi", "Phi", read_phi},
+    {"phi3", "Phi", "Phi3", read_llama},
+    {"qwen2", "Qwen2", "Qwen2", read_llama},
+    {"qwen2_moe", "Qwen2 MoE", "Qwen2Moe", read_qwen_experts},
+    {"qwen3", "Qwen3", "Qwen3", read_llama},
+    {"qwen3_moe", "Qwen3 MoE", "Qwen3Moe", read_qwen_experts},
+    {"starcoder2", "StarCoder2", "Starcoder2", read_starcoder2},
+    {"t5", "T5", "T5", read_t5},
 };
 
 // Models of text and images whose language model stands in text_config.
 struct Wrapper {
   std::string_view type;
   std::string_view text_type;  // where text_config does not say its own
+  std::string_view classes;
 };
-constexpr Wrapper kWrappers[] = {
-    {"gemma3", "gemma3_text"}, {"llama4", "llama4_text"}, {"mistral3", "mistral"}};
+constexpr Wrapper kWrappers[] = {{"gemma3", "gemma3_text", "Gemma3"},
+                                 {"llama4", "llama4_text", "Llama4"},
+                                 {"mistral3", "mistral", "Mistral3"}};
 
 constexpr std::string_view kWayOn =
     "params=N plans the states and the traffic of a model of that size, "
@@ -149,12 +153,26 @@ Model read_family(MapReader& config, const std::string& type) {
   refuse_other_layers(config);
   const std::size_t before = config.problems().list().size();
   family->read(config, type, model);
+  read_architecture(config, family->classes, model);
+  settle_keys(config, huggingface_keys(), AskedKeys::are_used, model.notes);
   // A rule between fields says little while a field is wrong.
   if (config.problems().list().size() != before) return model;
   for (const BrokenRule& rule : check_model(model)) {
     config.problem("", rule.key.empty() ? rule.message : rule.key + ": " + rule.message);
   }
   return model;
+}
+
+// What stands around text_config.
+void read_wrapper(MapReader& config, const Value& text, const Wrapper& wrapper, Model& model) {
+  if (config.has("tie_word_embeddings") && text.find("tie_word_embeddings") == nullptr) {
+    read_tied(config, model, true);
+  }
+  read_architecture(config, wrapper.classes, model);
+  std::vector<KnownKey> table(huggingface_keys().begin(), huggingface_keys().end());
+  table.insert(table.end(), huggingface_wrapper_keys().begin(), huggingface_wrapper_keys().end());
+  settle_keys(config, table, AskedKeys::are_used, model.notes);
+  model.notes.emplace_back("the vision tower and its projector are left out: only text_config is described");
 }
 
 }  // namespace
@@ -180,8 +198,7 @@ Model read_huggingface_config(const Document& document) {
       text_config.allow_unknown();
       model = read_family(text_config,
                           text_config.string("model_type").value_or(std::string(wrapper->text_type)));
-      model.notes.emplace_back(
-          "the vision tower and its projector are left out: only text_config is described");
+      read_wrapper(config, *text, *wrapper, model);
     }
   }
   problems.throw_if_any();

@@ -112,14 +112,18 @@ void read_qwen_experts(MapReader& config, std::string_view type, Model& model) {
   experts.experts = required_size(config, {"num_experts"}, kMaxExperts);
   experts.top_k = required_size(config, {"num_experts_per_tok"}, kMaxExperts);
   experts.expert_ffn = required_size(config, {"moe_intermediate_size"}, kMaxFfn);
-  if (second) experts.shared_ffn = required_size(config, {"shared_expert_intermediate_size"}, kMaxFfn);
+  ignore_unused_windows(config);
+  if (second) {
+    config.missing("shared_expert_intermediate_size", "a whole number, 0 where there is no shared expert");
+    experts.shared_ffn = config.integer("shared_expert_intermediate_size", 0, kMaxFfn).value_or(0);
+  }
   const std::int64_t step = size_or(config, "decoder_sparse_step", 1, kMaxLayers);
   const std::set<std::int64_t> dense = layer_numbers(config, "mlp_only_layers", model.layers);
   for (std::int64_t layer = 0; layer < model.layers && step > 0; ++layer) {
     if ((layer + 1) % step == 0 && !dense.contains(layer)) ++experts.layers;
   }
   use_experts(model, experts);
-  if (second && model.experts && model.hidden > 0) {
+  if (experts.shared_ffn > 0 && model.experts && model.hidden > 0) {
     add_extra(model, "shared_expert.output_gate", Per::expert_layer, model.hidden);
   }
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "planner/describe/document.hpp"
+#include "planner/describe/known_keys.hpp"
 #include "planner/describe/model.hpp"
 
 // The readers of config.json, one per family of keys. Each is given a Model with default values and fills it;
@@ -28,10 +29,17 @@ void read_sizes(MapReader& config, Model& model);
 // head_dim, or hidden / heads where the file has none.
 void read_head_dim(MapReader& config, Model& model);
 // num_key_value_heads: `fallback` when absent (0: as many as heads); null means as many as heads.
+// Qwen's windows are off unless use_sliding_window says otherwise; what stands beside it is inert then.
+void ignore_unused_windows(MapReader& config);
 void read_kv_heads(MapReader& config, Model& model, std::int64_t fallback);
 // tie_word_embeddings
 void read_tied(MapReader& config, Model& model, bool fallback);
 void add_extra(Model& model, std::string_view name, ExtraParameters::Per per, Elements elements);
+
+// planner/describe/huggingface_head.cpp: the class that `architectures` names, of which `prefixes` (separated by blanks,
+// the one that messages show first) are the family's. ...ForCausalLM is what the family's reader described; a
+// classifier's head has its labels instead of the vocabulary; any other class is refused.
+void read_architecture(MapReader& config, std::string_view prefixes, Model& model);
 
 using FamilyReader = void (*)(MapReader& config, std::string_view type, Model& model);
 

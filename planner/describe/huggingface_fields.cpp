@@ -54,6 +54,13 @@ void read_head_dim(MapReader& config, Model& model) {
   }
 }
 
+void ignore_unused_windows(MapReader& config) {
+  const Value* use = config.value() == nullptr ? nullptr : config.value()->find("use_sliding_window");
+  if (use != nullptr && !is_neutral(*use, "")) return;
+  config.ignore("sliding_window");
+  config.ignore("max_window_layers");
+}
+
 void read_kv_heads(MapReader& config, Model& model, std::int64_t fallback) {
   if (fallback == 0 || is_null(config, "num_key_value_heads")) fallback = model.heads;
   model.kv_heads = size_or(config, "num_key_value_heads", fallback, kMaxHeads);

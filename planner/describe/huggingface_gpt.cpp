@@ -2,6 +2,7 @@
 
 #include "planner/describe/check_model.hpp"
 #include "planner/describe/huggingface_families.hpp"
+#include "planner/describe/huggingface_keys.hpp"
 
 namespace zeroplan::describe {
 
@@ -184,7 +185,6 @@ void read_mpt(MapReader& config, std::string_view, Model& model) {
   bool alibi = true;
   if (const Value* attention = config.map("attn_config")) {
     MapReader map(*attention, config.source(), config.dotted("attn_config"), config.problems());
-    map.allow_unknown();
     alibi = flag_or(map, "alibi", true);
     if (flag_or(map, "qk_ln", false)) model.query_key_norm = QueryKeyNorm::full;
     const std::string kind = map.string("attn_type").value_or("multihead_attention");
@@ -197,6 +197,7 @@ void read_mpt(MapReader& config, std::string_view, Model& model) {
                   "found " + quoted(kind) +
                       ", expected multihead_attention, multiquery_attention or grouped_query_attention");
     }
+    settle_keys(map, huggingface_attention_keys(), AskedKeys::are_used, model.notes);
   }
   if (alibi) {
     model.position = Position::alibi;
@@ -223,6 +224,7 @@ void read_starcoder2(MapReader& config, std::string_view, Model& model) {
 
 void read_t5(MapReader& config, std::string_view type, Model& model) {
   model.architecture = Architecture::encoder_decoder;
+  config.ignore("is_encoder_decoder");
   model.hidden = required_size(config, {"d_model"}, kMaxHidden);
   model.encoder_layers = required_size(config, {"num_layers"}, kMaxLayers);
   model.layers = size_or(config, "num_decoder_layers", model.encoder_layers, kMaxLayers);

@@ -50,6 +50,7 @@ void read_llama(MapReader& config, std::string_view type, Model& model) {
   // Qwen2 has its biases on query, key and value without a key that says so.
   model.biases = type == "qwen2" ? Bias::qkv : llama_biases(config, flag_or(config, "attention_bias", false));
   read_tied(config, model, false);
+  if (type.starts_with("qwen")) ignore_unused_windows(config);
 }
 
 void read_gemma(MapReader& config, std::string_view type, Model& model) {

@@ -87,6 +87,9 @@ struct Model {
   std::int64_t embedding_width = 0;  // 0: = hidden; else projections in and out (OPT-350M)
   bool tied_embeddings = true;
   bool head_bias = false;  // of the output head (Phi-2, GPT-J)
+  // Rows of an output head that is no language model's: labels of a classifier, 1 of a reward model. 0: the
+  // vocabulary. Such a head is never tied.
+  std::int64_t head_outputs = 0;
   Bias biases = Bias::all;
   Norm norm = Norm::layer_norm;
   bool norm_bias = true;             // false: a LayerNorm with a weight only (MPT); an RMSNorm never has one
@@ -108,6 +111,7 @@ struct Model {
   Elements only_largest_layer = 0;  // largest layer's parameters, when the user gives it
 
   bool is_shape() const { return only_parameters == 0; }
+  std::int64_t output_rows() const { return head_outputs > 0 ? head_outputs : vocabulary; }
 };
 
 // How a parameter tensor is divided over tensor-parallel ranks.

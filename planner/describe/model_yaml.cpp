@@ -75,6 +75,16 @@ int line_of(const Value& root, std::string_view dotted) {
   return value->line;
 }
 
+// What the description leaves out, to be shown with every answer.
+void read_notes(MapReader& map, Model& model) {
+  const Value* notes = map.list("notes");
+  if (notes == nullptr) return;
+  for (const Value& note : notes->items) {
+    if (note.kind != Value::Kind::scalar) return map.problem("notes", "expected a list of texts");
+    model.notes.push_back(note.text);
+  }
+}
+
 std::vector<ExtraParameters> read_extra(MapReader& parent, const Value& list) {
   std::vector<ExtraParameters> all;
   if (list.items.size() > kMaxExtra) {
@@ -161,6 +171,7 @@ void read_shape(MapReader& map, Model& model) {
   model.embedding_width = map.integer("embedding_width", 1, kMaxHidden).value_or(0);
   model.tied_embeddings = required_boolean(map, "tied_embeddings");
   model.head_bias = map.boolean("head_bias").value_or(false);
+  model.head_outputs = map.integer("head_outputs", 1, kMaxVocabulary).value_or(0);
 }
 
 void read_position_and_norm(MapReader& map, Model& model) {
@@ -196,6 +207,7 @@ Model read_model_yaml(const Document& document) {
   read_identity(map, model);
   read_shape(map, model);
   read_position_and_norm(map, model);
+  read_notes(map, model);
   if (const Value* extra = map.list("extra")) model.extra = read_extra(map, *extra);
   if (const Value* published = map.map("published")) {
     model.published = read_published({*published, map.source(), map.dotted("published"), problems});

@@ -199,8 +199,8 @@ ParameterGroup make_head(const Model& model) {
   const Elements width = embedding_width(model);
   if (width != model.hidden)
     add(tensors, "head.projection.weight", width, model.hidden, Sharding::replicated);
-  if (!model.tied_embeddings) add(tensors, "head.weight", model.vocabulary, width, Sharding::vocabulary);
-  if (model.head_bias) add(tensors, "head.bias", model.vocabulary, 1, Sharding::vocabulary);
+  if (!model.tied_embeddings) add(tensors, "head.weight", model.output_rows(), width, Sharding::vocabulary);
+  if (model.head_bias) add(tensors, "head.bias", model.output_rows(), 1, Sharding::vocabulary);
   return group;
 }
 

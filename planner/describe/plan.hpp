@@ -78,6 +78,11 @@ struct PlanOptions {
   // "auto", hidden x hidden elements.
   std::optional<Elements> bucket_elements;
   bool bucket_from_hidden = false;
+  // P_a as DeepSpeed means it: over one tensor-parallel rank nothing is divided, which is no error.
+  bool partition_where_possible = false;
+
+  // What a file said and the plan does not hold, to be shown with every answer.
+  std::vector<std::string> notes;
 
   // By key, for messages; a key that is not here is named as the option of the command line.
   std::map<std::string, PlanOrigin, std::less<>> origins;
@@ -99,21 +104,21 @@ void set_plan_option(PlanOptions& options, std::string_view key, const Value& va
 // A whole plan file (docs/plans.md): the keys above, and optionally `model` and `hw`, which are returned
 // beside them.
 struct PlanFile {
-  std::string format;  // "zeroplan", "DeepSpeed" or "accelerate FSDP"
-  PlanOptions options;
+  std::string format;   // "zeroplan", "DeepSpeed" or "accelerate"
+  PlanOptions options;  // its notes: what was read differently or left out
   std::optional<std::string> model, hardware;
-  std::vector<std::string> notes;  // what was read differently or left out, to be shown to the user
   std::vector<std::string>
       missing;  // what this format cannot say and a plan needs: "model", "hw", "micro_batch", "seq"
 };
 PlanFile read_plan_yaml(const Document& document);
 
-// -f FILE: a plan file of ours (YAML or JSON), a DeepSpeed configuration, or a configuration of accelerate
-// with FSDP, recognised by their keys. Throws ConfigurationError.
+// -f FILE: a plan file of ours (YAML or JSON), a DeepSpeed configuration, or a configuration of accelerate,
+// recognised by their keys. Files of other programs are refused by what they are (foreign_file.hpp). Throws
+// ConfigurationError.
 PlanFile read_plan_file(const std::string& path);
 PlanFile read_plan_document(const Document& document);
 
-// Values of `over` win.
+// Values of `over` win; notes of both are kept.
 PlanOptions merge(const PlanOptions& base, const PlanOptions& over);
 
 // One value that the user left open and we chose.
@@ -127,6 +132,7 @@ struct ResolvedPlan {
   Plan plan;
   Cluster cluster;
   std::vector<Assumption> assumptions;
+  std::vector<std::string> notes;  // of the options, and of what resolving left out
 };
 
 // Derives what is left open, checks every rule (docs/plans.md lists them) and throws ConfigurationError with

@@ -5,8 +5,9 @@
 #include <filesystem>
 #include <span>
 
+#include "planner/describe/accelerate_config.hpp"
 #include "planner/describe/deepspeed_config.hpp"
-#include "planner/describe/fsdp_config.hpp"
+#include "planner/describe/foreign_file.hpp"
 #include "planner/describe/plan.hpp"
 
 namespace zeroplan::describe {
@@ -16,8 +17,8 @@ constexpr std::string_view kSchema = "zeroplan.plan/1";
 
 constexpr std::array<std::string_view, 4> kDeepSpeedKeys = {
     "zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps"};
-constexpr std::array<std::string_view, 3> kAccelerateKeys = {"distributed_type", "fsdp_config",
-                                                             "compute_environment"};
+constexpr std::array<std::string_view, 4> kAccelerateKeys = {"distributed_type", "fsdp_config",
+                                                             "deepspeed_config", "compute_environment"};
 
 bool has_any(const Value& root, std::span<const std::string_view> keys) {
   return std::any_of(keys.begin(), keys.end(),
@@ -65,14 +66,17 @@ PlanFile read_plan_yaml(const Document& document) {
 
 PlanFile read_plan_document(const Document& document) {
   const Value& root = document.root;
-  if (has_any(root, kAccelerateKeys)) return read_fsdp_config(document);
+  refuse_foreign_plan(document);
+  if (has_any(root, kAccelerateKeys)) return read_accelerate_config(document);
   if (has_any(root, kDeepSpeedKeys)) return read_deepspeed_config(document).file;
   return read_plan_yaml(document);
 }
 
 PlanFile read_plan_file(const std::string& path) {
   const std::string text = read_text_file(path);
-  return read_plan_document(is_json(path, text) ? parse_json(text, path) : parse_yaml(text, path));
+  if (is_json(path, text)) return read_plan_document(parse_json(text, path));
+  refuse_foreign_text(text, path);
+  return read_plan_document(parse_yaml(text, path));
 }
 
 }  // namespace zeroplan::describe

@@ -256,6 +256,8 @@ PlanOptions merge(const PlanOptions& base, const PlanOptions& over) {
     result.bucket_elements = over.bucket_elements;
     result.bucket_from_hidden = over.bucket_from_hidden;
   }
+  if (over.partition_activations) result.partition_where_possible = over.partition_where_possible;
+  result.notes.insert(result.notes.end(), over.notes.begin(), over.notes.end());
   for (const auto& [key, origin] : over.origins) result.origins.insert_or_assign(key, origin);
   return result;
 }

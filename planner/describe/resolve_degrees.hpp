@@ -16,6 +16,7 @@ struct Resolution {
   Plan plan;
   Problems problems;
   std::vector<Assumption> assumptions;
+  std::vector<std::string> notes;
 
   void assume(std::string_view key, std::string_view value, std::string reason);
   void assume(std::string_view key, std::int64_t value, std::string reason);

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "planner/describe/embedded.hpp"
+#include "planner/describe/foreign_file.hpp"
 #include "planner/describe/model.hpp"
 
 namespace zeroplan::describe {
@@ -48,9 +49,16 @@ Model read_preset(const EmbeddedFile& file) {
 
 Model read_file(const std::string& path) {
   const std::string extension = lower(std::filesystem::path(path).extension().string());
-  if (extension == ".json") return read_huggingface_config(parse_json(read_text_file(path), path));
-  if (extension == ".yaml" || extension == ".yml")
-    return read_model_yaml(parse_yaml(read_text_file(path), path));
+  if (extension == ".json") {
+    const Document document = parse_json(read_text_file(path), path);
+    refuse_foreign_model(document);
+    return read_huggingface_config(document);
+  }
+  if (extension == ".yaml" || extension == ".yml") {
+    const Document document = parse_yaml(read_text_file(path), path);
+    refuse_foreign_model(document);
+    return read_model_yaml(document);
+  }
   throw ConfigurationError(
       Problem{path, 0, "",
               "expected a .json file (a Hugging Face config.json) or a .yaml file (a model description)"});

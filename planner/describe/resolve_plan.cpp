@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kDefaultSequence = 1024;
 constexpr std::int64_t kLongestDefaultSequence = 4096;
+constexpr double kWorthTelling = 0.1;  // of a device's memory
 
 void refuse(Resolution& resolution, std::string_view key, std::string message) {
   resolution.problems.add({option_name(key), 0, "", std::move(message)});
@@ -149,11 +150,18 @@ void resolve_activations(Resolution& resolution, const Model& model) {
   Plan& plan = resolution.plan;
   plan.offload_activations = options.offload_activations.value_or(false);
   plan.partition_activations = options.partition_activations.value_or(plan.offload_activations);
-  if (plan.offload_activations && !options.partition_activations) {
+  if (plan.partition_activations && !options.partition_activations) {
     resolution.assume("partition_activations", "on", "offload_activations moves what P_a divides");
   }
   plan.checkpoint_interval = options.checkpoint_interval.value_or(1);
-  const bool needs_full = plan.partition_activations || plan.checkpoint_interval > 1;
+  const bool needs_full =
+      plan.partition_activations || plan.offload_activations || plan.checkpoint_interval > 1;
+  if (plan.partition_activations && plan.tensor_parallel == 1 && options.partition_where_possible) {
+    plan.partition_activations = false;
+    resolution.notes.emplace_back(
+        "partition_activations divides checkpoints over tensor-parallel ranks, and there is one: nothing is "
+        "partitioned");
+  }
   if (needs_full) plan.recompute = Recompute::full;
   take_or_assume(resolution, "recompute", options.recompute, plan.recompute,
                  needs_full ? "checkpoints are asked for" : "every activation is kept");
@@ -261,6 +269,21 @@ void resolve_contiguous_memory(Resolution& resolution) {
                            : "memory is laid out before the run");
 }
 
+// What the plan takes for granted and a trainer may do otherwise, with less memory.
+void tell_what_is_kept(Resolution& resolution, const Model& model, const Device& device) {
+  const Plan& plan = resolution.plan;
+  if (plan.precision != Precision::fp32 && !plan.engine.fp32_parameters) {
+    resolution.assume("master_weights", "fp32", "training without fp32 master weights is not modelled");
+  }
+  if (!model.is_shape()) return;
+  const double logits = static_cast<double>(plan.micro_batch) * static_cast<double>(plan.sequence) *
+                        static_cast<double>(model.output_rows()) / static_cast<double>(plan.tensor_parallel) *
+                        sizeof(float);
+  if (logits > kWorthTelling * static_cast<double>(device.capacity.usable_bytes())) {
+    resolution.assume("loss", "holds its logits", "a fused loss that never holds them is not modelled");
+  }
+}
+
 void resolve_overlap(Resolution& resolution) {
   Plan& plan = resolution.plan;
   const bool at_stage_3 = plan.zero_stage == 3;
@@ -299,7 +322,7 @@ std::vector<Problem> at_their_origin(const Problems& problems, const PlanOptions
 }  // namespace
 
 ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const std::string& hardware) {
-  Resolution resolution{options, {}, {}, {}};
+  Resolution resolution{options, {}, {}, {}, options.notes};
   const std::optional<Cluster> cluster = resolve_degrees(resolution, hardware);
   // With degrees that are wrong, the batch would be called wrong too.
   if (resolution.problems.empty()) resolve_batch(resolution);
@@ -317,8 +340,10 @@ ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const 
     for (Assumption& assumption : assumed_links(resolution.plan, *cluster))
       resolution.assumptions.push_back(std::move(assumption));
   }
+  if (cluster) tell_what_is_kept(resolution, model, cluster->device);
   if (!resolution.problems.empty()) throw ConfigurationError(at_their_origin(resolution.problems, options));
-  return {std::move(resolution.plan), *cluster, std::move(resolution.assumptions)};
+  return {std::move(resolution.plan), *cluster, std::move(resolution.assumptions),
+          std::move(resolution.notes)};
 }
 
 }  // namespace zeroplan::describe

@@ -62,7 +62,8 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, con
     logits_linear_.outputs = builder[embedding.table()].elements / embedding.width();
   }
   first_column_ = logits_linear_.outputs * builder.program().tensor_parallel.rank;
-  vocabulary_columns_ = std::clamp<std::int64_t>(model.vocabulary - first_column_, 0, logits_linear_.outputs);
+  vocabulary_columns_ =
+      std::clamp<std::int64_t>(model.output_rows() - first_column_, 0, logits_linear_.outputs);
   const std::int64_t tokens = shapes.tokens;
   const Elements plane = tokens * shapes.hidden;
   const Elements logits = tokens * logits_linear_.outputs;

@@ -27,7 +27,7 @@ LocalTensor localize(const ParameterTensor& tensor, const describe::Model& model
       local.divides_inputs = true;
       break;
     case Sharding::vocabulary:
-      local.outputs = local_vocabulary(model, plan);
+      local.outputs = local_rows(tensor.outputs, plan);
       local.divides_outputs = true;
       break;
     case Sharding::key_value:
@@ -83,8 +83,8 @@ const LocalTensor* Unit::find(std::string_view name) const {
   return nullptr;
 }
 
-Elements local_vocabulary(const describe::Model& model, const describe::Plan& plan) {
-  const Elements padded = round_up(model.vocabulary, plan.engine.vocabulary_multiple * plan.tensor_parallel);
+Elements local_rows(Elements rows, const describe::Plan& plan) {
+  const Elements padded = round_up(rows, plan.engine.vocabulary_multiple * plan.tensor_parallel);
   return padded / plan.tensor_parallel;
 }
 

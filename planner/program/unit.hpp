@@ -70,7 +70,7 @@ struct Units {
 Units make_units(const describe::Model& model, const describe::Plan& plan, std::int64_t partitions,
                  RankPosition rank);
 
-// The vocabulary rows of one tensor-parallel rank, padding included.
-Elements local_vocabulary(const describe::Model& model, const describe::Plan& plan);
+// What one tensor-parallel rank holds of `rows` of a vocabulary, or of a head's outputs, padding included.
+Elements local_rows(Elements rows, const describe::Plan& plan);
 
 }  // namespace zeroplan::program

@@ -27,7 +27,7 @@ std::string wrong(const std::string& json) {
 
 std::string notes(const DeepSpeedConfig& config) {
   std::string text;
-  for (const std::string& note : config.file.notes) text += note + "\n";
+  for (const std::string& note : config.file.options.notes) text += note + "\n";
   return text;
 }
 
@@ -62,7 +62,10 @@ TEST_CASE("R33: keys with and without stage3_, defaults where buckets are missin
   CHECK(config.file.options.bucket_elements == 500'000'000);
   CHECK(static_cast<double>(2 * config.sizes.reduce_bucket) / static_cast<double>(kGiB) ==
         doctest::Approx(0.931).epsilon(0.001));
-  CHECK(config.file.notes.empty());
+  CHECK(config.file.options.notes.size() == 3);
+  CHECK(contains(notes(config), "zero_optimization.sub_group_size: found \"0\", which is not modelled"));
+  CHECK(with_zero("\"stage\": 3, \"sub_group_size\": 1000000000, \"contiguous_gradients\": true")
+            .file.options.notes.empty());
   CHECK(with_zero("\"stage3_max_live_parameters\": 7").sizes.max_live_parameters == 7);
   CHECK(contains(
       wrong("{\"zero_optimization\": {\"max_live_parameters\": 1, \"stage3_max_live_parameters\": 2}}"),
