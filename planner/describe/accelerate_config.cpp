@@ -58,16 +58,25 @@ std::optional<Strategy> read_strategy(MapReader& map, std::string_view key) {
   return std::nullopt;
 }
 
-// Version 1 has a strategy; in version 2 fsdp_reshard_after_forward is a boolean that takes its place
-// (default true).
-Strategy read_sharding(MapReader& map) {
+// Version 1 has a strategy, which newer files write under fsdp_reshard_after_forward; in version 2 that key is a
+// boolean that takes its place (default true).
+Strategy read_sharding(MapReader& map, PlanFile& file) {
+  constexpr std::string_view kStrategy = "fsdp_sharding_strategy";
+  constexpr std::string_view kReshard = "fsdp_reshard_after_forward";
   const bool second = map.integer("fsdp_version", 1, 2).value_or(1) == 2;
-  const auto strategy = read_strategy(map, "fsdp_sharding_strategy");
-  if (second)
-    return map.boolean("fsdp_reshard_after_forward").value_or(true) ? kStrategies[0] : kStrategies[1];
-  if (strategy) return *strategy;
-  // Newer files write the strategy of version 1 here.
-  return read_strategy(map, "fsdp_reshard_after_forward").value_or(kStrategies[0]);
+  if (second) {
+    if (map.has(kStrategy)) {
+      file.options.notes.push_back(note_at(
+          map, kStrategy, "passed over with fsdp_version 2, where fsdp_reshard_after_forward says it"));
+    }
+    return map.boolean(kReshard).value_or(true) ? kStrategies[0] : kStrategies[1];
+  }
+  const auto strategy = read_strategy(map, kStrategy);
+  if (!strategy) return read_strategy(map, kReshard).value_or(kStrategies[0]);
+  if (map.has(kReshard)) {
+    file.options.notes.push_back(note_at(map, kReshard, "passed over beside fsdp_sharding_strategy"));
+  }
+  return *strategy;
 }
 
 void read_precision(MapReader& root, PlanFile& file) {
@@ -140,7 +149,7 @@ void read_sharded(MapReader& root, PlanFile& file) {
     return;
   }
   MapReader map(*section, root.source(), "fsdp_config", root.problems());
-  const Strategy strategy = read_sharding(map);
+  const Strategy strategy = read_sharding(map, file);
   file.options.zero = strategy.zero;
   if (const Value* value = map.any("fsdp_sharding_strategy")) {
     file.options.origins.insert_or_assign(
@@ -220,14 +229,15 @@ void read_parallelism(MapReader& root, PlanFile& file) {
 struct Kind {
   std::string_view type;
   std::string_view format;
+  std::string_view section;  // the map that it reads
   void (*read)(MapReader& root, PlanFile& file);
 };
 
 constexpr std::array<Kind, 4> kKinds = {{
-    {"FSDP", "accelerate FSDP", read_fsdp},
-    {"DEEPSPEED", "accelerate DeepSpeed", read_deepspeed},
-    {"MULTI_GPU", "accelerate", read_plain},
-    {"NO", "accelerate", read_plain},
+    {"FSDP", "accelerate FSDP", "fsdp_config", read_fsdp},
+    {"DEEPSPEED", "accelerate DeepSpeed", "deepspeed_config", read_deepspeed},
+    {"MULTI_GPU", "accelerate", "", read_plain},
+    {"NO", "accelerate", "", read_plain},
 }};
 
 // Writers of YAML turn an unquoted NO into false.
@@ -261,6 +271,11 @@ PlanFile read_accelerate_config(const Document& document) {
   read_precision(root, file);
   kind->read(root, file);
   read_parallelism(root, file);
+  for (const std::string_view section : {"fsdp_config", "deepspeed_config"}) {
+    if (!root.has(section) || section == kind->section) continue;
+    file.options.notes.push_back(
+        note_at(root, section, fmt::format("passed over with distributed_type {}", kind->type)));
+  }
   settle(root, file);
   file.missing = {"model", "hw", "micro_batch", "seq"};
   problems.throw_if_any();

@@ -50,7 +50,8 @@ std::set<std::int64_t> layer_numbers(MapReader& config, std::string_view key, st
 MixtureOfExperts read_routed_experts(MapReader& config, const Model& model, std::int64_t default_dense,
                                      std::int64_t default_shared) {
   MixtureOfExperts experts;
-  experts.experts = required_size(config, {"n_routed_experts"}, kMaxExperts);
+  experts.experts =
+      required_size(config, {"n_routed_experts", "num_experts", "num_local_experts"}, kMaxExperts);
   experts.top_k = required_size(config, {"num_experts_per_tok"}, kMaxExperts);
   experts.expert_ffn = required_size(config, {"moe_intermediate_size"}, kMaxFfn);
   const std::int64_t shared =
@@ -87,7 +88,7 @@ void read_mixtral(MapReader& config, std::string_view, Model& model) {
   read_head_dim(config, model);
   use_llama_block(config, model);
   MixtureOfExperts experts;
-  experts.experts = size_or(config, "num_local_experts", 8, kMaxExperts);
+  experts.experts = size_or(config, {"num_local_experts", "num_experts"}, 8, kMaxExperts);
   experts.top_k = size_or(config, "num_experts_per_tok", 2, kMaxExperts);
   experts.expert_ffn = required_size(config, {"intermediate_size"}, kMaxFfn);
   experts.layers = model.layers;
@@ -131,7 +132,7 @@ void read_qwen_experts(MapReader& config, std::string_view type, Model& model) {
 void read_deepseek(MapReader& config, std::string_view type, Model& model) {
   const bool second = type == "deepseek_v2";
   read_sizes(config, model);
-  model.kv_heads = model.heads;
+  read_kv_heads(config, model, 0);
   use_llama_block(config, model);
   if (flag_or(config, "attention_bias", false)) {
     config.problem("attention_bias",
@@ -174,7 +175,7 @@ void read_gpt_oss(MapReader& config, std::string_view, Model& model) {
   use_llama_block(config, model);
   if (flag_or(config, "attention_bias", true)) model.biases = Bias::qkvo;
   MixtureOfExperts experts;
-  experts.experts = required_size(config, {"num_local_experts"}, kMaxExperts);
+  experts.experts = required_size(config, {"num_local_experts", "num_experts"}, kMaxExperts);
   experts.top_k = required_size(config, {"num_experts_per_tok", "experts_per_token"}, kMaxExperts);
   experts.expert_ffn = required_size(config, {"intermediate_size"}, kMaxFfn);
   experts.layers = model.layers;

@@ -16,10 +16,13 @@ namespace zeroplan::describe {
 
 // planner/describe/huggingface_fields.cpp: keys that several families share.
 
-// The value of the first of `keys` that is there; enters "missing" under the first name when none is.
+// The value of the first of `keys` that is there, which are names of one size: a problem where two differ. Enters
+// "missing" under the first name when none is there.
 std::int64_t required_size(MapReader& config, std::initializer_list<std::string_view> keys,
                            std::int64_t maximum);
 std::int64_t size_or(MapReader& config, std::string_view key, std::int64_t fallback, std::int64_t maximum);
+std::int64_t size_or(MapReader& config, std::initializer_list<std::string_view> keys, std::int64_t fallback,
+                     std::int64_t maximum);
 bool flag_or(MapReader& config, std::string_view key, bool fallback);
 bool is_null(MapReader& config, std::string_view key);  // there, and explicitly null
 void read_activation(MapReader& config, std::string_view key, std::string_view fallback, Model& model);

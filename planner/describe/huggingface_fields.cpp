@@ -1,15 +1,45 @@
+#include <fmt/format.h>
+
+#include <optional>
+
 #include "planner/describe/check_model.hpp"
 #include "planner/describe/huggingface_families.hpp"
 
 namespace zeroplan::describe {
 
+namespace {
+
+// The value of the first of several names of one size, 0 where it is wrong. A second name must say the same.
+std::optional<std::int64_t> first_size(MapReader& config, std::initializer_list<std::string_view> keys,
+                                       std::int64_t maximum) {
+  std::optional<std::int64_t> first;
+  std::string_view first_key;
+  for (const std::string_view key : keys) {
+    if (!config.has(key)) continue;
+    const std::int64_t size = config.integer(key, 1, maximum).value_or(0);
+    if (!first) {
+      first = size;
+      first_key = key;
+    } else if (size != *first && size > 0 && *first > 0) {
+      config.problem(key, fmt::format("found {} beside {} {}, expected one of them: they name one size", size,
+                                      first_key, *first));
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
 std::int64_t required_size(MapReader& config, std::initializer_list<std::string_view> keys,
                            std::int64_t maximum) {
-  for (const std::string_view key : keys) {
-    if (config.has(key)) return config.integer(key, 1, maximum).value_or(0);
-  }
+  if (const auto size = first_size(config, keys, maximum)) return *size;
   config.missing(*keys.begin(), "a whole number");
   return 0;
+}
+
+std::int64_t size_or(MapReader& config, std::initializer_list<std::string_view> keys, std::int64_t fallback,
+                     std::int64_t maximum) {
+  return first_size(config, keys, maximum).value_or(fallback);
 }
 
 std::int64_t size_or(MapReader& config, std::string_view key, std::int64_t fallback, std::int64_t maximum) {

@@ -22,8 +22,7 @@ void read_gpt2_sizes(MapReader& config, Model& model) {
 }
 
 std::int64_t gpt2_positions(MapReader& config, std::int64_t fallback) {
-  if (config.has("n_positions")) return size_or(config, "n_positions", 0, kMaxPositionRows);
-  return size_or(config, "n_ctx", fallback, kMaxPositionRows);
+  return size_or(config, {"n_positions", "n_ctx", "max_position_embeddings"}, fallback, kMaxPositionRows);
 }
 
 void use_learned_positions(Model& model, std::int64_t sequence, std::int64_t rows) {
@@ -140,10 +139,12 @@ void read_falcon(MapReader& config, std::string_view, Model& model) {
   const bool new_architecture = flag_or(config, "new_decoder_architecture", false);
   const bool multi_query = flag_or(config, "multi_query", true);
   model.parallel_block = new_architecture || flag_or(config, "parallel_attn", true);
+  // Both are for the new architecture only.
+  const std::int64_t kv_heads = size_or(config, {"num_kv_heads", "n_head_kv"}, model.heads, kMaxHeads);
+  const std::int64_t norms = size_or(config, "num_ln_in_parallel_attn", 2, 2);
   if (new_architecture) {
-    model.kv_heads = config.has("num_kv_heads") ? size_or(config, "num_kv_heads", 0, kMaxHeads)
-                                                : size_or(config, "n_head_kv", model.heads, kMaxHeads);
-    model.norms_per_layer = size_or(config, "num_ln_in_parallel_attn", 2, 2);
+    model.kv_heads = kv_heads;
+    model.norms_per_layer = norms;
   } else {
     model.kv_heads = multi_query ? 1 : model.heads;
     model.norms_per_layer = model.parallel_block ? 1 : 2;
@@ -183,6 +184,7 @@ void read_mpt(MapReader& config, std::string_view, Model& model) {
     model.norm_bias = false;
   }
   bool alibi = true;
+  const bool learned = flag_or(config, "learned_pos_emb", true);
   if (const Value* attention = config.map("attn_config")) {
     MapReader map(*attention, config.source(), config.dotted("attn_config"), config.problems());
     alibi = flag_or(map, "alibi", true);
@@ -202,7 +204,7 @@ void read_mpt(MapReader& config, std::string_view, Model& model) {
   if (alibi) {
     model.position = Position::alibi;
     model.max_sequence = sequence;
-  } else if (flag_or(config, "learned_pos_emb", true)) {
+  } else if (learned) {
     use_learned_positions(model, sequence, sequence);
   } else {
     model.position = Position::none;
@@ -224,13 +226,15 @@ void read_starcoder2(MapReader& config, std::string_view, Model& model) {
 
 void read_t5(MapReader& config, std::string_view type, Model& model) {
   model.architecture = Architecture::encoder_decoder;
-  config.ignore("is_encoder_decoder");
-  model.hidden = required_size(config, {"d_model"}, kMaxHidden);
-  model.encoder_layers = required_size(config, {"num_layers"}, kMaxLayers);
+  if (!flag_or(config, "is_encoder_decoder", true)) {
+    config.problem("is_encoder_decoder", "found false, expected true: one stack of T5 alone is not modelled");
+  }
+  model.hidden = required_size(config, {"d_model", "hidden_size"}, kMaxHidden);
+  model.encoder_layers = required_size(config, {"num_layers", "num_hidden_layers"}, kMaxLayers);
   model.layers = size_or(config, "num_decoder_layers", model.encoder_layers, kMaxLayers);
-  model.heads = required_size(config, {"num_heads"}, kMaxHeads);
+  model.heads = required_size(config, {"num_heads", "num_attention_heads"}, kMaxHeads);
   model.kv_heads = model.heads;
-  model.head_dim = size_or(config, "d_kv", 64, kMaxHeadDim);
+  model.head_dim = size_or(config, {"d_kv", "head_dim"}, 64, kMaxHeadDim);
   model.ffn = required_size(config, {"d_ff"}, kMaxFfn);
   model.vocabulary = required_size(config, {"vocab_size"}, kMaxVocabulary);
   model.max_sequence = size_or(config, "n_positions", 0, kMaxSequence);

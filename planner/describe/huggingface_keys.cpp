@@ -166,6 +166,10 @@ constexpr KnownKey kKeys[] = {
     {"logits_scaling", kNotModelled, kScaling, "1"},
     {"apply_residual_connection_post_layernorm", kNotModelled,
      "the residual is planned from before the norm"},
+    {"hidden_act", kNotModelled, "planned with GELU", "gelu gelu_pytorch_tanh gelu_new"},
+    {"use_qk_norm", kNotModelled, "norms of queries and keys without weights are not counted"},
+    {"mlp_bias", kRefused, "biases of the MLP are not modelled for this family"},
+    {"head_dim", kHarmless},  // of latent attention, which has widths of its own
     {"hidden_activation", kNotModelled, "planned with GELU", "gelu gelu_pytorch_tanh gelu_new"},
     {"norm_type", kNotModelled, "planned with a LayerNorm without biases",
      "low_precision_layernorm layer_norm"},

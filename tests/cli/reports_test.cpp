@@ -32,7 +32,8 @@ std::string unwrapped(std::string text) {
 
 std::string notes_of(const CommandResult& result) {
   std::string text;
-  for (const json& note : json::parse(result.out).at("notes")) text += note.get<std::string>() + '\n';
+  const json answer = json::parse(result.out);
+  for (const json& note : answer.at("notes")) text += note.get<std::string>() + '\n';
   return text;
 }
 
