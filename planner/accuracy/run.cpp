@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "planner/accuracy/csv.hpp"
@@ -22,6 +24,65 @@ constexpr std::int64_t kSmallestHidden = 1024;
 constexpr std::array kMemoryKinds{MemoryKind::allocated, MemoryKind::active, MemoryKind::reserved,
                                   MemoryKind::nvidia_smi, MemoryKind::unspecified};
 
+// The columns of measured_runs.csv (docs/accuracy.md), also those of which nothing is read.
+constexpr std::array<std::string_view, 57> kColumns{"id",
+                                                    "source",
+                                                    "source_locator",
+                                                    "date_or_version",
+                                                    "model",
+                                                    "params_B",
+                                                    "layers",
+                                                    "hidden",
+                                                    "ffn",
+                                                    "heads",
+                                                    "kv_heads",
+                                                    "vocab",
+                                                    "seq_len",
+                                                    "n_gpus",
+                                                    "gpus_per_node",
+                                                    "gpu_type",
+                                                    "gpu_family",
+                                                    "gpu_mem_GB",
+                                                    "interconnect",
+                                                    "dp",
+                                                    "tp",
+                                                    "pp",
+                                                    "vp",
+                                                    "cp",
+                                                    "ep",
+                                                    "zero_stage",
+                                                    "sharding",
+                                                    "micro_batch",
+                                                    "global_batch",
+                                                    "grad_accum",
+                                                    "precision",
+                                                    "optimizer",
+                                                    "activation_recompute",
+                                                    "flash_attention",
+                                                    "offload",
+                                                    "compile",
+                                                    "measured_peak_mem",
+                                                    "mem_unit",
+                                                    "mem_kind",
+                                                    "mem_detail",
+                                                    "mem_lo_GiB",
+                                                    "mem_hi_GiB",
+                                                    "measured_static_mem_GiB",
+                                                    "measured_tokens_per_s_per_gpu",
+                                                    "measured_samples_per_s_total",
+                                                    "measured_tflops_per_gpu",
+                                                    "tflops_convention",
+                                                    "measured_mfu",
+                                                    "measured_hfu",
+                                                    "measured_step_time_s",
+                                                    "norm_step_time_s",
+                                                    "norm_tokens_per_s_per_gpu",
+                                                    "outcome",
+                                                    "limit",
+                                                    "quality",
+                                                    "derived_fields",
+                                                    "notes"};
+
 // The fields of one row by column name. Problems are entered; a column that the file lacks is one problem,
 // not one for every row.
 class RowReader {
@@ -32,6 +93,7 @@ class RowReader {
 
   const std::string& text(std::string_view name) {
     static const std::string none;
+    asked_.emplace(name);
     if (const auto column = table_.column(name)) return row_->fields[*column];
     if (missing_.emplace(name).second) {
       problems_.add({table_.source, 1, std::string(name), "the column is missing"});
@@ -39,7 +101,22 @@ class RowReader {
     return none;
   }
 
-  bool has(std::string_view name) const { return table_.column(name).has_value(); }
+  bool has(std::string_view name) {
+    asked_.emplace(name);
+    return table_.column(name).has_value();
+  }
+
+  // Enters a problem for every column that nobody asked for and that is not one of `more`.
+  void refuse_unknown(std::span<const std::string_view> more) {
+    std::vector<std::string> known(asked_.begin(), asked_.end());
+    known.insert(known.end(), more.begin(), more.end());
+    for (const std::string& name : table_.header) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      const std::string nearest = nearest_name(name, known);
+      problems_.add(
+          {table_.source, 1, name, "unknown column" + (nearest.empty() ? "" : "; nearest: " + nearest)});
+    }
+  }
 
   std::optional<std::int64_t> count(std::string_view name, std::int64_t minimum = 1,
                                     std::int64_t maximum = kLargestCount) {
@@ -75,7 +152,7 @@ class RowReader {
   const CsvTable& table_;
   Problems& problems_;
   const CsvTable::Row* row_ = nullptr;
-  std::set<std::string, std::less<>> missing_;
+  std::set<std::string, std::less<>> missing_, asked_;
 };
 
 void read_model(RowReader& row, Run& run) {
@@ -252,6 +329,7 @@ std::vector<Run> read_runs(std::string_view text, const std::string& source) {
     run.file = source;
     run.line = row.line;
   }
+  if (!table.rows.empty()) reader.refuse_unknown(kColumns);
   problems.throw_if_any();
   return runs;
 }

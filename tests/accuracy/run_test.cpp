@@ -98,7 +98,8 @@ TEST_CASE("a header tells the two forms apart; a column that lacks is one proble
   CHECK(refusal("a,b\n1,2\n").starts_with("runs.csv:1: found a header with neither"));
   const std::string rows =
       "multi,3.6,64,512,8,3072,32,30,2048,1,64,1,3.5\nmulti,3.6,64,512,8,3072,32,30,2048,1,64,1,4\n";
-  CHECK(refusal(replaced(kVtrainHeader, "dp", "ddp") + rows) == "runs.csv:1: dp: the column is missing\n");
+  CHECK(refusal(replaced(kVtrainHeader, "dp", "ddp") + rows) ==
+        "runs.csv:1: dp: the column is missing\nruns.csv:1: ddp: unknown column; nearest: dp\n");
   CHECK(refusal(first_measured()) == "accepted");
   CHECK(refusal(replaced(first_measured(), ",ok,,A,", ",great,,D,")) ==
         "runs.csv:2: outcome: found \"great\", expected ok, OOM or fail\n"
