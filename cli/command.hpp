@@ -19,6 +19,7 @@ inline constexpr int kNo = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kNotPossible = 3;
 inline constexpr int kRunFailed = 4;
+inline constexpr int kInterrupted = 128;  // and the number of the signal, as shells have it
 
 struct OptionSpec {
   std::vector<std::string> names;  // with dashes, the first one is shown in messages

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/ranks.hpp"
+#include "cli/signals.hpp"
 #include "cli/step_progress.hpp"
 #include "executor/modules.hpp"
 #include "executor/process_memory.hpp"
@@ -90,6 +91,10 @@ executor::TrainingJob job_of(const LiveRun& run) {
   job.measured_steps = settings.steps;
   job.save = settings.save;
   job.resume = settings.resume;
+  job.weights = run.weights;
+  job.export_to = settings.export_to;
+  job.export_names = program::huggingface_names(run.model, plan.sequence);
+  job.signal = EndAfterStep::signal;
   job.identity = {{"model", run.model.name},
                   {"parameters", fmt::format("{}", run.prediction.program.parameters)},
                   {"dtype", std::string(describe::name_of(plan.precision))},
@@ -152,9 +157,29 @@ std::shared_ptr<const executor::TokenFile> open_data(const LiveSettings& setting
   return file;
 }
 
+std::shared_ptr<const executor::WeightFiles> open_weights(const LiveSettings& settings,
+                                                          const describe::Model& model,
+                                                          const describe::Plan& plan) {
+  const auto names = program::huggingface_names(model, plan.sequence);
+  Problems problems;
+  for (const auto& [option, file] :
+       {std::pair{"--weights", settings.weights}, {"--export", settings.export_to}}) {
+    if (file.empty() || names) continue;
+    problems.add(
+        {option, 0, "",
+         fmt::format("the Hugging Face names of {} are not known; those of the shapes of GPT-2, Llama, "
+                     "Mistral and Qwen2 are",
+                     model.name)});
+  }
+  problems.throw_if_any();
+  if (settings.weights.empty()) return nullptr;
+  return std::make_shared<const executor::WeightFiles>(settings.weights, *names);
+}
+
 program::Measurement run_live(const LiveRun& run) {
   limit_memory(run);
   const executor::TrainingJob job = job_of(run);
+  const EndAfterStep ending(run.progress != nullptr);
   program::Measurement measurement;
   std::string pinned;
   const auto rank_main = [&](Communicator& world) {

@@ -9,6 +9,7 @@
 #include "cli/record_stream.hpp"
 #include "executor/launch.hpp"
 #include "executor/run_identity.hpp"
+#include "executor/weights.hpp"
 #include "planner/describe/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/program/measurement.hpp"
@@ -34,10 +35,17 @@ struct LiveRun {
   const LiveSettings& settings;
   const executor::Launch& launch;
   const executor::RunIdentity& identity;
-  std::shared_ptr<const executor::TokenFile> data{};  // nullptr: tokens are drawn from the seed
+  std::shared_ptr<const executor::TokenFile> data{};       // nullptr: tokens are drawn from the seed
+  std::shared_ptr<const executor::WeightFiles> weights{};  // nullptr: they are drawn from the seed
   std::ostream* progress = nullptr;
   RecordStream* record = nullptr;  // where each step is written down as it is done
 };
+
+// The files of --weights, or nullptr. Throws ConfigurationError: what is wrong with them, or that the names of
+// the model are not known, also for --export.
+std::shared_ptr<const executor::WeightFiles> open_weights(const LiveSettings& settings,
+                                                          const describe::Model& model,
+                                                          const describe::Plan& plan);
 
 // Trains, and returns what was measured; complete in the process of rank 0. Throws NotPossible, DeviceError,
 // CommunicationError (executor/error.hpp) and ConfigurationError. A run of MPI that fails ends the process.

@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <array>
+#include <chrono>
+#include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "executor/storage/new_file.hpp"
 #include "planner/describe/quantity.hpp"
 #include "planner/error.hpp"
 
@@ -23,6 +24,7 @@ constexpr std::int64_t kMaxSteps = 1'000'000'000;
 constexpr double kLargestLossScale = 16777216;  // that the executor goes to
 constexpr std::int64_t kMaxThreads = 4096;
 constexpr std::int64_t kMaxSeconds = 1'000'000;
+constexpr std::int64_t kMostStates = 1'000'000;
 
 class Reader {
  public:
@@ -78,19 +80,27 @@ class Reader {
     });
   }
 
+  // A number of steps, or a time with its unit.
+  void every(const std::string& key, std::int64_t& steps, std::chrono::milliseconds& time) {
+    read(key, 0, [&](std::string text) {
+      const std::size_t unit = text.empty() ? std::string::npos : std::string_view("smh").find(text.back());
+      if (unit == std::string::npos) {
+        steps = describe::parse_integer(text, 1, kMaxSteps);
+        return 0;
+      }
+      text.pop_back();
+      constexpr std::array<int, 3> kSeconds{1, 60, 3600};
+      time = std::chrono::seconds(describe::parse_integer(text, 1, kMaxSeconds) * kSeconds[unit]);
+      return 0;
+    });
+  }
+
   // A file that is to be written at the end: hours of training must not end in a folder that is not there.
   void require_writable(const std::string& key, const std::string& path) {
     if (path.empty()) return;
-    namespace fs = std::filesystem;
-    std::error_code error;
-    const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
-    std::string why;
-    if (fs::is_directory(path, error)) {
-      why = "it is a folder";
-    } else if (::access(folder.c_str(), W_OK) != 0) {
-      why = fmt::format("{}: {}", folder.string(), std::strerror(errno));
+    if (const std::optional<std::string> why = executor::why_not_replaceable(path)) {
+      problem(key, fmt::format("{} cannot be written: {}", zeroplan::quoted(path), *why));
     }
-    if (!why.empty()) problem(key, fmt::format("{} cannot be written: {}", zeroplan::quoted(path), why));
   }
 
   // `key` says something only where `condition` holds.
@@ -154,7 +164,14 @@ std::vector<OptionSpec> validate_options() {
        "fp16: steps without overflow until it doubles "
        "(default 1000)"},
       {{"--save"}, "save", "FILE", "write the state to a checkpoint at the end, whole or not at all"},
-      {{"--resume"}, "resume", "FILE", "go on from a checkpoint, also at another data-parallel degree"},
+      {{"--save-every"}, "save-every", "N|TIME", "also every N steps, or every 30s, 10m, 2h"},
+      {{"--keep"}, "keep", "K", "the last K states, also as FILE.step-N (default 1: FILE alone)"},
+      {{"--resume"}, "resume", "FILE", "go on from a checkpoint, also at other degrees and another stage"},
+      {{"--weights"},
+       "weights",
+       "FILE",
+       "start from safetensors with Hugging Face names: file, index or folder"},
+      {{"--export"}, "export", "FILE", "write the weights at the end as safetensors with Hugging Face names"},
       {{"--threads"}, "threads", "N", "threads of a rank (default: the processors divided by the ranks)"},
       {{"--timeout"}, "timeout", "SECONDS", "longest wait for another rank (default 60)"},
       {{"--pin"}, "pin", "on|off", "each rank to cores of its own, where there are enough (default on)"},
@@ -169,6 +186,16 @@ void read_data(Reader& reader, LiveSettings& settings) {
   settings.data_type = reader.one_of("data-type", executor::token_type_names(), settings.data_type);
   settings.shuffle = reader.boolean("shuffle", settings.shuffle);
   for (const char* key : {"data-type", "shuffle"}) reader.only_where(reader.flag("data"), key, "of --data");
+}
+
+// "100": steps; "30s", "10m", "2h": time.
+void read_save(Reader& reader, LiveSettings& settings) {
+  executor::SavePlan& save = settings.save;
+  save.path = reader.text("save");
+  save.keep = reader.integer("keep", 1, kMostStates, save.keep);
+  reader.every("save-every", save.every_steps, save.every_time);
+  for (const char* key : {"save-every", "keep"}) reader.only_where(reader.flag("save"), key, "of --save");
+  reader.require_writable("save", save.path);
 }
 
 void read_rate(Reader& reader, LiveSettings& settings) {
@@ -200,8 +227,13 @@ LiveSettings read_live_settings(const Request& request) {
   settings.steps = reader.integer("steps", 1, kMaxSteps, settings.steps);
   settings.warm_up = reader.integer("warm-up", 0, kMaxSteps, settings.warm_up);
   settings.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, INT64_MAX, 1));
-  settings.save = reader.text("save");
+  read_save(reader, settings);
   settings.resume = reader.text("resume");
+  settings.weights = reader.text("weights");
+  reader.only_where(settings.resume.empty(), "weights",
+                    "where a run starts, and --resume goes on with its own");
+  settings.export_to = reader.text("export");
+  reader.require_writable("export", settings.export_to);
   read_data(reader, settings);
   read_rate(reader, settings);
   std::tie(settings.beta1, settings.beta2) = reader.pair("betas", 0, 1, {settings.beta1, settings.beta2});
@@ -215,7 +247,6 @@ LiveSettings read_live_settings(const Request& request) {
   settings.timeout = std::chrono::seconds(reader.integer("timeout", 1, kMaxSeconds, 60));
   settings.pin = reader.boolean("pin", settings.pin);
   settings.force = reader.flag("force");
-  reader.require_writable("save", settings.save);
   reader.throw_if_any();
   return settings;
 }

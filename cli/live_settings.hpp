@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "executor/device/device.hpp"
 #include "executor/rate_schedule.hpp"
+#include "executor/saving.hpp"
 #include "executor/token_file.hpp"
 
 namespace zeroplan::cli {
@@ -16,7 +17,8 @@ struct LiveSettings {
   std::int64_t steps = 3;    // measured
   std::int64_t warm_up = 1;  // before them
   std::uint64_t seed = 1;
-  std::string data, save, resume;  // files, or empty
+  std::string data, resume, weights, export_to;  // files, or empty
+  executor::SavePlan save;
   executor::TokenType data_type = executor::TokenType::automatic;
   bool shuffle = true;  // the data
   double learning_rate = 3e-4, weight_decay = 0.01, clip_norm = 1;

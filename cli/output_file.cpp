@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
+#include "executor/storage/new_file.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::cli {
@@ -23,8 +22,7 @@ struct Refused {
 
 class FileDescriptor {
  public:
-  FileDescriptor(const std::string& path, int flags)
-      : number_(::open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666)) {}
+  explicit FileDescriptor(const std::string& path) : number_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
   ~FileDescriptor() {
     if (number_ >= 0) ::close(number_);
   }
@@ -43,13 +41,6 @@ class FileDescriptor {
     return true;
   }
 
-  // A full disk may be told only here.
-  bool close() {
-    const int result = ::close(number_);
-    number_ = -1;
-    return result == 0;
-  }
-
  private:
   int number_;
 };
@@ -57,18 +48,17 @@ class FileDescriptor {
 std::string last_error() { return std::strerror(errno); }
 
 void write_directly(const std::string& path, std::string_view text) {
-  FileDescriptor file(path, 0);
+  FileDescriptor file(path);
   if (!file.is_open() || !file.write_all(text)) refuse(path, last_error());
 }
 
 void replace_file(const std::string& path, std::string_view text) {
-  const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
-  FileDescriptor file(beside, O_CREAT | O_EXCL);
-  if (!file.is_open()) refuse(path, last_error());
-  if (!file.write_all(text) || !file.close() || std::rename(beside.c_str(), path.c_str()) != 0) {
-    const std::string why = last_error();
-    ::unlink(beside.c_str());
-    refuse(path, why);
+  try {
+    executor::NewFile file(path);
+    file.file().write(0, text.data(), static_cast<Bytes>(text.size()));
+    file.install();
+  } catch (const executor::FileError& error) {
+    refuse(path, error.why());
   }
 }
 
@@ -77,13 +67,8 @@ void write_or_refuse(const std::string& path, std::string_view text) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) refuse(path, "it is a folder");
-  if (!fs::exists(status)) return replace_file(path, text);
-  if (::access(path.c_str(), W_OK) != 0) refuse(path, last_error());
-  if (!fs::is_regular_file(status)) return write_directly(path, text);
-  // A link stays a link to what is replaced.
-  const fs::path target = fs::canonical(path, error);
-  if (error) refuse(path, error.message());
-  replace_file(target.string(), text);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return write_directly(path, text);
+  replace_file(path, text);
 }
 
 }  // namespace

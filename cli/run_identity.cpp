@@ -28,7 +28,7 @@ using executor::RunIdentity;
 // A rank may have its own.
 constexpr std::array<std::string_view, 4> kOfOneRank{"threads", "timeout", "force", "pin"};
 // Whether it is given is of all ranks; the name is not, and what is there now is written over.
-constexpr std::array<std::string_view, 1> kWritten{"save"};
+constexpr std::array<std::string_view, 2> kWritten{"save", "export"};
 
 bool is_in(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();

@@ -10,6 +10,7 @@
 #include "cli/output_file.hpp"
 #include "cli/ranks.hpp"
 #include "cli/run_identity.hpp"
+#include "cli/signals.hpp"
 #include "cli/version.hpp"
 #include "executor/error.hpp"
 #include "executor/modules.hpp"
@@ -56,6 +57,11 @@ std::unique_ptr<RecordStream> stream_of(const Request& request) {
   return std::make_unique<RecordStream>(request.out, *request.answers);
 }
 
+std::string interruption(const program::Measurement& measurement, const LiveSettings& settings) {
+  return fmt::format("{} after {} of {} steps", signal_name(measurement.interrupted_by),
+                     measurement.steps.taken(), settings.warm_up + settings.steps);
+}
+
 int exit_code_of(RunOutcome outcome) {
   switch (outcome) {
     case RunOutcome::predicted:
@@ -65,6 +71,7 @@ int exit_code_of(RunOutcome outcome) {
       return kNo;
     case RunOutcome::not_possible:
       return kNotPossible;
+    case RunOutcome::interrupted:
     case RunOutcome::failed:
       break;
   }
@@ -84,6 +91,7 @@ Answer validate(const Request& request) {
   require_same_ranks(resolved.plan, launch);
   require_used(request, resolved.plan);
   const auto data = open_data(settings, model, resolved.plan);
+  const auto weights = open_weights(settings, model, resolved.plan);
   const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
   const reports::FitAnswer fit{version(), argument, hardware, model, resolved, prediction, {}};
   const reports::RunEnvironment environment = run_environment(request.words);
@@ -92,8 +100,9 @@ Answer validate(const Request& request) {
   const bool speaks = launch.rank == 0;  // of several processes one does
   const executor::RunIdentity identity = run_identity(request, launch, model, resolved.plan);
   const std::unique_ptr<RecordStream> record = speaks ? stream_of(request) : nullptr;
-  const LiveRun run{model,       resolved.plan, prediction, settings,
-                    launch,      identity,      data,       speaks ? request.progress : nullptr,
+  const LiveRun run{model,       resolved.plan, prediction,
+                    settings,    launch,        identity,
+                    data,        weights,       speaks ? request.progress : nullptr,
                     record.get()};
   const auto finish = [&](RunOutcome outcome, const std::string& reason) {
     if (!speaks && reason.empty()) return Answer{{}, exit_code_of(outcome), true};
@@ -118,8 +127,13 @@ Answer validate(const Request& request) {
   }
   try {
     const program::Measurement measurement = run_live(run);
+    if (speaks) answer.measurement = &measurement;
+    if (measurement.interrupted_by != 0) {
+      Answer interrupted = finish(RunOutcome::interrupted, speaks ? interruption(measurement, settings) : "");
+      interrupted.exit_code = kInterrupted + measurement.interrupted_by;
+      return interrupted;
+    }
     if (!speaks) return finish(RunOutcome::agrees, "");
-    answer.measurement = &measurement;
     return finish(reports::compare(prediction, measurement).ok() ? RunOutcome::agrees : RunOutcome::differs,
                   "");
   } catch (const ConfigurationError& error) {

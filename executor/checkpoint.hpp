@@ -8,13 +8,12 @@
 #include "executor/batches.hpp"
 #include "executor/communicator/communicator.hpp"
 #include "executor/rank.hpp"
+#include "executor/storage/save_tensors.hpp"
 
-// The state of a training in one file: weights in fp32 (the master copy where there is one), optimizer
-// states, loss scale and counts. Vectors are stored whole, without partitions and padding, so a run can go on
-// at another data-parallel degree, ZeRO stage or layout of batches, with the same bits.
-//
-//   header   text lines `key value`, then zeros up to a multiple of 4096 bytes
-//   arrays   fp32, for each tensor-parallel rank, unit and layer: the weights, then each optimizer state
+// The state of a training in one file: the model's whole tensors by name, in fp32 (from the master copy where
+// there is one), each followed by its optimizer states, and in the metadata the loss scale and the counts. So a
+// run can go on at other data-parallel and tensor-parallel degrees, at another ZeRO stage and layout of batches.
+// It is a safetensors file: "layers.0.mlp.up.weight", "layers.0.mlp.up.weight/momentum" ...
 namespace zeroplan::executor {
 
 // What must be the same for a run to go on: model, type, optimizer ... as text, for messages.
@@ -26,13 +25,15 @@ struct RunPosition {
   DataPosition data;
 };
 
-// Every rank writes what it owns, into a new file beside `path` that takes its place when all are done: whole
-// or not at all. All ranks call it, between steps, and must see the same file system. Throws DeviceError.
-void save_checkpoint(const std::string& path, const TrainingIdentity& identity, const RunPosition& position,
+// Every rank writes a part of what it holds, as save_tensors says. All ranks call it, between steps. Throws
+// DeviceError.
+void save_checkpoint(const SavedFile& file, const TrainingIdentity& identity, const RunPosition& position,
                      Rank& rank, Communicator& world);
 
-// Reads this rank's part and returns how far the run had come. Requires a rank that was set up. Throws
-// ConfigurationError naming --resume, the key, what was found and what was expected.
-RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank);
+// Reads this rank's part and returns how far the run had come. All ranks call it; requires a rank that was set
+// up. Throws ConfigurationError naming the file, the key or tensor, what was found and what was expected: other
+// formats and versions, damage, values that are not finite.
+RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank,
+                            Communicator& world);
 
 }  // namespace zeroplan::executor

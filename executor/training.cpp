@@ -11,8 +11,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "executor/control.hpp"
 #include "executor/error.hpp"
 #include "executor/process_memory.hpp"
+#include "executor/storage/while_meeting.hpp"
 #include "executor/waiting.hpp"
 
 namespace zeroplan::executor {
@@ -48,11 +50,8 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  void begin_step(std::int64_t step) {
-    const std::lock_guard lock(mutex_);
-    step_ = step;
-    start_ = Clock::now();
-  }
+  void begin_step(std::int64_t step) { begin(step, false); }
+  void begin_saving(std::int64_t step) { begin(step, true); }
 
  private:
   void run() {
@@ -60,9 +59,16 @@ class Heartbeat {
     while (!changed_.wait_for(lock, job_.heartbeat, [this] { return ended_; })) {
       const double seconds = seconds_since(start_);
       if (step_ == 0 || seconds < std::chrono::duration<double>(job_.heartbeat).count()) continue;
-      job_.still_running(
-          fmt::format("step {}: {}, for {:.0f} s", step_, interpreter_.position_text(), seconds));
+      const std::string what = saves_ ? "saving the state" : interpreter_.position_text();
+      job_.still_running(fmt::format("step {}: {}, for {:.0f} s", step_, what, seconds));
     }
+  }
+
+  void begin(std::int64_t step, bool saves) {
+    const std::lock_guard lock(mutex_);
+    step_ = step;
+    saves_ = saves;
+    start_ = Clock::now();
   }
 
   const TrainingJob& job_;
@@ -70,6 +76,7 @@ class Heartbeat {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::int64_t step_ = 0;
+  bool saves_ = false;
   Clock::time_point start_ = Clock::now();
   bool ended_ = false;
   std::jthread thread_;
@@ -144,7 +151,7 @@ std::vector<program::InstructionTime> times_of(const program::StepProgram& step,
 
 // Where a run that is resumed begins; `order` is that of its data.
 RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank, Communicator& world) {
-  const RunPosition saved = load_checkpoint(job.resume, job.identity, rank);
+  const RunPosition saved = load_checkpoint(job.resume, job.identity, rank, world);
   if (saved.data.order != order && world.rank() == 0 && job.still_running) {
     job.still_running(
         fmt::format("the checkpoint is of other data ({}): this run begins at the first sequence of "
@@ -187,29 +194,45 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   BatchShape shape = job.batches;
   shape.data_parallel_rank = position.data_parallel;
   RunPosition begin{0, {0, job.data.order(shape.sequence)}};
-  if (job.resume.empty()) {
-    rank.initialize(normal_initialization(job.seed, rank.program().layers), job.loss_scale);
-  } else {
+  if (!job.resume.empty()) {
     begin = resumed(job, begin.data.order, rank, world);
+  } else if (job.weights) {
+    while_meeting(world,
+                  [&](const std::stop_token&) { rank.initialize(job.weights->values(), job.loss_scale); });
+  } else {
+    rank.initialize(normal_initialization(job.seed, rank.program().layers), job.loss_scale);
+  }
+  if (!job.resume.empty() || job.weights) {
+    // What was mapped of files is no part of the run.
+    world.barrier();
+    reset_peak_resident();
+    world.barrier();
   }
   shape.first_sequence = begin.data.sequences;
   const std::unique_ptr<BatchSource> batches = make_batches(job.data, shape, job.vocabulary);
   RateSchedule rate = job.rate;
   if (rate.steps == 0) rate.steps = rank.steps() + job.warm_up_steps + job.measured_steps;
 
+  std::optional<Heartbeat> heartbeat;
+  if (world.rank() == 0 && job.still_running) heartbeat.emplace(job, rank.interpreter());
+  Saver saver(job.save, [&](const SavedFile& file, std::int64_t steps) {
+    if (heartbeat) heartbeat->begin_saving(steps);
+    const std::int64_t sequences = begin.data.sequences + (steps - begin.steps) * shape.global_batch();
+    save_checkpoint(file, job.identity, {steps, {sequences, begin.data.order}}, rank, world);
+    if (world.rank() == 0) remove_old_states(job.save, steps);
+  });
+
   RankMeasurement own;
   std::vector<double> waiting(rank.program().code.size());
   {
-    std::optional<Heartbeat> heartbeat;
-    if (world.rank() == 0 && job.still_running) heartbeat.emplace(job, rank.interpreter());
     const std::int64_t steps = job.warm_up_steps + job.measured_steps;
     for (std::int64_t i = 0; i < steps; ++i) {
       StepMeasurement step;
       step.step = begin.steps + i + 1;
       step.warm_up = i < job.warm_up_steps;
       if (step.warm_up || i == job.warm_up_steps) rank.interpreter().clear_profile();
-      const bool last = i + 1 == steps;
-      if (last) add_totals(own, rank, -1);
+      own = {};  // of the last step, whichever it will be
+      add_totals(own, rank, -1);
       if (heartbeat) heartbeat->begin_step(step.step);
       const Clock::time_point start = Clock::now();
       StepSettings settings = job.settings;
@@ -217,7 +240,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
           rate_at(rate, static_cast<double>(job.settings.learning_rate), rank.steps() + 1));
       const StepResult result = checked_step(settings, rank, *batches, step.step);
       step.seconds = seconds_since(start);
-      if (last) add_totals(own, rank, 1);
+      add_totals(own, rank, 1);
       step.loss = static_cast<double>(result.loss);
       step.gradient_norm = static_cast<double>(result.gradient_norm);
       step.learning_rate = static_cast<double>(settings.learning_rate);
@@ -227,6 +250,10 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       measurement.steps.push_back(step);
       if (!step.warm_up) add_waiting(waiting, rank, kCallsNoted);
       if (world.rank() == 0 && job.stepped) job.stepped(step);
+      const Control control = agreed({job.signal ? job.signal() : 0, saver.is_time()}, world);
+      saver.after_step(step.step, control.saves);
+      measurement.interrupted_by = control.signal;
+      if (control.signal != 0) break;
     }
   }
   world.barrier();
@@ -236,11 +263,11 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   add_waiting(waiting, rank, 0);
   measurement.times = times_of(rank.program(), profile, waiting);
   measurement.of_rank = gathered(own, world);
-  if (!job.save.empty()) {
-    const auto steps = measurement.steps.taken();
-    const RunPosition end{begin.steps + steps,
-                          {begin.data.sequences + steps * shape.global_batch(), begin.data.order}};
-    save_checkpoint(job.save, job.identity, end, rank, world);
+  const std::int64_t taken = begin.steps + measurement.steps.taken();
+  saver.finish(taken);
+  if (!job.export_to.empty()) {
+    if (heartbeat) heartbeat->begin_saving(taken);
+    export_weights(job.export_to, job.export_names.value(), rank, world);
   }
   return measurement;
 }

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "executor/batches.hpp"
-#include "executor/checkpoint.hpp"
 #include "executor/rank.hpp"
 #include "executor/rate_schedule.hpp"
+#include "executor/saving.hpp"
+#include "executor/weights.hpp"
 #include "planner/program/measurement.hpp"
 
 namespace zeroplan::executor {
@@ -37,7 +39,11 @@ struct TrainingJob {
   std::int64_t warm_up_steps = 1;
   std::int64_t measured_steps = 3;
 
-  std::string resume, save;  // checkpoint files, or empty
+  std::string resume;                          // a checkpoint, or empty
+  std::shared_ptr<const WeightFiles> weights;  // to start from; nullptr: drawn from `seed`
+  SavePlan save;
+  std::string export_to;  // a safetensors file for the weights at the end, or empty
+  std::optional<program::WeightNames> export_names;
   TrainingIdentity identity;
 
   // Rank 0: after each step; and what is to be known beside the steps: that one takes longer than `heartbeat`,
@@ -45,6 +51,10 @@ struct TrainingJob {
   std::function<void(const program::StepMeasurement&)> stepped;
   std::function<void(const std::string&)> still_running;
   std::chrono::milliseconds heartbeat{10'000};
+
+  // Any rank, after each step: the number of a signal that asks for the end, or 0. The run then ends after the
+  // same step on all ranks, saved and measured as at its planned end.
+  std::function<int()> signal;
 };
 
 // One rank's part of a run; every rank of `world` calls it. Complete on rank 0, which hears from the others.

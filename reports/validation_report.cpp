@@ -271,6 +271,8 @@ std::string verdict_text(const ValidationAnswer& answer, const Comparison& compa
       return fmt::format("not run: {}", answer.reason);
     case RunOutcome::failed:
       return fmt::format("failed: {}", answer.reason);
+    case RunOutcome::interrupted:
+      return fmt::format("interrupted: {}; what was measured until then:", answer.reason);
   }
   return {};
 }
@@ -299,8 +301,8 @@ std::string memory_text(const predict::Prediction& prediction, const Measurement
 }  // namespace
 
 std::string_view name_of(RunOutcome outcome) {
-  static constexpr std::array<std::string_view, 5> kNames{"predicted", "agrees", "differs", "not_possible",
-                                                          "failed"};
+  static constexpr std::array<std::string_view, 6> kNames{"predicted",    "agrees", "differs",
+                                                          "not_possible", "failed", "interrupted"};
   return kNames[static_cast<std::size_t>(outcome)];
 }
 

@@ -15,6 +15,7 @@ enum class RunOutcome {
   differs,       // at least one is not
   not_possible,  // not started: it does not fit, or something is missing here
   failed,        // started, and ended with an error
+  interrupted,   // a signal ended it after a step
 };
 std::string_view name_of(RunOutcome outcome);
 
@@ -34,8 +35,8 @@ struct ValidationAnswer {
   const FitAnswer& prediction;  // with what it was made from
   const RunEnvironment& environment;
   RunOutcome outcome = RunOutcome::predicted;
-  std::string reason{};                               // why it was not started, or failed
-  const program::Measurement* measurement = nullptr;  // agrees, differs
+  std::string reason{};                               // why it was not started, failed, or ended early
+  const program::Measurement* measurement = nullptr;  // agrees, differs, interrupted
 };
 
 // Schema zeroplan.validation/1 (docs/validate.md): inputs, machine, prediction, measurement and their

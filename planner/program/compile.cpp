@@ -130,6 +130,7 @@ UnitPlacement place(const Unit& unit, std::int64_t partitions, const StepProgram
   placement.gradient = unit.gradient;
   placement.master = unit.master;
   placement.states = unit.states;
+  placement.is_layer = unit.is_layer();
   placement.first_layer = unit.first_layer;
   placement.layers = unit.layers;
   placement.elements = unit.elements;
@@ -159,6 +160,8 @@ void list_parameters(const std::vector<Unit>& units, std::int64_t partitions, st
       entry.offset = tensor.offset;
       entry.first_output = tensor.divides_outputs ? tensor_rank * tensor.outputs : 0;
       entry.first_input = tensor.divides_inputs ? tensor_rank * tensor.inputs : 0;
+      entry.whole_outputs = tensor.whole_outputs;
+      entry.whole_inputs = tensor.whole_inputs;
       entry.replicated = tensor.replicated;
     }
   }

@@ -68,6 +68,7 @@ struct Measurement {
   std::vector<RankMeasurement> of_rank;
   StepLog steps;
   std::vector<InstructionTime> times;
+  int interrupted_by = 0;  // the signal that ended it before its last step, or 0
 };
 
 }  // namespace zeroplan::program

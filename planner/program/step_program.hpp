@@ -281,6 +281,7 @@ inline constexpr Elements kScalars = 32;
 struct UnitPlacement {
   BufferId parameter = kNoBuffer, gradient = kNoBuffer, master = kNoBuffer;
   std::array<BufferId, 4> states{kNoBuffer, kNoBuffer, kNoBuffer, kNoBuffer};
+  bool is_layer = false;  // not the embedding or the head: `first_layer` counts among the model's layers
   std::int32_t first_layer = 0;
   std::int64_t layers = 1;
   Elements elements = 0, partition = 0, owned = 0;
@@ -289,7 +290,8 @@ struct UnitPlacement {
 };
 
 // A parameter tensor of this rank: `copies` times {outputs, inputs}, `offset` elements into each of its
-// unit's vectors. It is the block of the model's tensor that starts at {first_output, first_input}.
+// unit's vectors. It is the block of the model's tensor {whole_outputs, whole_inputs} that starts at
+// {first_output, first_input}; what lies beyond the whole is padding (of the vocabulary).
 struct TensorPlacement {
   std::string_view name;
   std::size_t unit = 0;  // index into StepProgram::units
@@ -297,6 +299,7 @@ struct TensorPlacement {
   std::int64_t copies = 1;
   Elements offset = 0;
   Elements first_output = 0, first_input = 0;
+  Elements whole_outputs = 0, whole_inputs = 0;
   bool replicated = false;  // every tensor-parallel rank holds the same
 };
 

@@ -12,8 +12,12 @@ using describe::Sharding;
 LocalTensor localize(const ParameterTensor& tensor, const describe::Model& model,
                      const describe::Plan& plan) {
   const std::int64_t ranks = plan.tensor_parallel;
-  LocalTensor local{
-      .name = tensor.name, .outputs = tensor.outputs, .inputs = tensor.inputs, .copies = tensor.copies};
+  LocalTensor local{.name = tensor.name,
+                    .outputs = tensor.outputs,
+                    .inputs = tensor.inputs,
+                    .copies = tensor.copies,
+                    .whole_outputs = tensor.outputs,
+                    .whole_inputs = tensor.inputs};
   switch (tensor.sharding) {
     case Sharding::replicated:
       local.replicated = true;

@@ -16,7 +16,8 @@ struct LocalTensor {
   Elements outputs = 0;
   Elements inputs = 1;
   std::int64_t copies = 1;
-  bool replicated = false;  // every tensor-parallel rank holds the same
+  Elements whole_outputs = 0, whole_inputs = 1;  // of all ranks together, without padding
+  bool replicated = false;                       // every tensor-parallel rank holds the same
   bool divides_outputs = false, divides_inputs = false;
   Elements offset = 0;  // first element inside its unit
 

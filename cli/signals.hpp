@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+
+namespace zeroplan::cli {
+
+// While it lives, the first SIGINT, SIGTERM or SIGUSR1 only asks for an end after the running step, and the
+// second SIGINT or SIGTERM ends the process at once. SIGUSR1 is what mpirun and Slurm pass on to ranks.
+class EndAfterStep {
+ public:
+  // `speaks`: says on standard error that a signal came.
+  explicit EndAfterStep(bool speaks);
+  ~EndAfterStep();
+  EndAfterStep(const EndAfterStep&) = delete;
+  EndAfterStep& operator=(const EndAfterStep&) = delete;
+
+  // The signal that came, or 0.
+  static int signal();
+};
+
+// "SIGTERM"
+std::string_view signal_name(int signal);
+
+}  // namespace zeroplan::cli
