@@ -159,7 +159,13 @@ void read_offload(Reading& reading, MapReader& zero) {
   const bool old_parameters = lenient_boolean(reading, zero, "cpu_offload_params").value_or(false) ||
                               lenient_boolean(reading, zero, "cpu_offload_param").value_or(false);
   const bool optimizer = read_offload_device(reading, zero, "offload_optimizer") || old_optimizer;
-  const bool parameters = read_offload_device(reading, zero, "offload_param") || old_parameters;
+  bool parameters = read_offload_device(reading, zero, "offload_param") || old_parameters;
+  if (parameters && reading.options().zero < 3) {
+    // "Valid only with stage 3" (DeepSpeedZeroConfig.offload_param).
+    reading.note(zero, zero.has("offload_param") ? "offload_param" : "cpu_offload_params",
+                 "valid with stage 3 only, and passed over");
+    parameters = false;
+  }
   if (parameters && !optimizer) {
     zero.problem(zero.has("offload_param")        ? "offload_param"
                  : zero.has("cpu_offload_params") ? "cpu_offload_params"

@@ -72,9 +72,31 @@ PlanFile read_plan_document(const Document& document) {
   return read_plan_yaml(document);
 }
 
+namespace {
+
+// DeepSpeed reads its files as Hjson. Of what that allows beyond JSON, YAML's maps in braces take comments
+// behind '#', a comma at the end and keys without quotes.
+Document parse_json_or_hjson(const std::string& text, const std::string& path) {
+  try {
+    return parse_json(text, path);
+  } catch (const ConfigurationError& not_json) {
+    std::optional<Document> document;
+    try {
+      document = parse_yaml(text, path);
+    } catch (const ConfigurationError&) {
+      throw not_json;
+    }
+    const Value& root = document->root;
+    if (root.kind != Value::Kind::map || !has_any(root, kDeepSpeedKeys)) throw;
+    return std::move(*document);
+  }
+}
+
+}  // namespace
+
 PlanFile read_plan_file(const std::string& path) {
   const std::string text = read_text_file(path);
-  if (is_json(path, text)) return read_plan_document(parse_json(text, path));
+  if (is_json(path, text)) return read_plan_document(parse_json_or_hjson(text, path));
   refuse_foreign_text(text, path);
   return read_plan_document(parse_yaml(text, path));
 }

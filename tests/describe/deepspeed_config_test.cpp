@@ -122,6 +122,13 @@ TEST_CASE("batch, precision, optimizer and offload") {
   CHECK(with_zero("\"stage\": 2, \"cpu_offload\": true").file.options.offload == Offload::optimizer);
 }
 
+TEST_CASE("parameters are offloaded at stage 3 only, as in DeepSpeed") {
+  const DeepSpeedConfig config =
+      with_zero(R"("stage": 2, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"})");
+  CHECK(config.file.options.offload == Offload::optimizer);
+  CHECK(contains(notes(config), "zero_optimization.offload_param: valid with stage 3 only"));
+}
+
 TEST_CASE("what cannot be planned is refused or noted") {
   CHECK(contains(wrong("{\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": true}}"), "both enabled"));
   CHECK(contains(wrong("{\"zero_optimization\": {\"stage\": 4}}"), "zero_optimization.stage: found \"4\""));

@@ -58,3 +58,16 @@ TEST_CASE("a file that cannot be read is one clear problem") {
   CHECK_FALSE(problems_of([] { read("twice.yaml", "tp: 1\ntp: 2\n"); }).empty());
   CHECK_FALSE(problems_of([] { read("empty.yaml", ""); }).empty());
 }
+
+TEST_CASE("a DeepSpeed file may be Hjson, as DeepSpeed reads it") {
+  const PlanFile file =
+      read("ds.json",
+           "{\n  # the stage\n  zero_optimization: {\"stage\": 2,},\n  \"fp16\": {\"enabled\": true},\n}\n");
+  CHECK(file.format == "DeepSpeed");
+  CHECK(file.options.zero == 2);
+  CHECK(file.options.dtype == Precision::fp16);
+  // What is wrong in a file of JSON is told as JSON's parser sees it, and once.
+  CHECK(contains(problems_of([] { read("ds.json", "{\"zero_optimization\": {\"stage\": 7}}"); }),
+                 "found \"7\""));
+  CHECK_FALSE(problems_of([] { read("plan.json", "{\"tp\": 2,}"); }).empty());
+}
