@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/describe/plan.hpp"
+#include "planner/predict/verdict.hpp"
 #include "reports/report.hpp"
 #include "reports/writers.hpp"
 
@@ -19,7 +20,22 @@ inline constexpr int kNo = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kNotPossible = 3;
 inline constexpr int kRunFailed = 4;
+inline constexpr int kCannotSay = 5;
 inline constexpr int kInterrupted = 128;  // and the number of the signal, as shells have it
+
+// Of a plan's verdict.
+constexpr int exit_code_of(predict::Verdict verdict) {
+  switch (verdict) {
+    case predict::Verdict::fits:
+    case predict::Verdict::fits_tightly:
+      return kYes;
+    case predict::Verdict::does_not_fit:
+      return kNo;
+    case predict::Verdict::cannot_say:
+      break;
+  }
+  return kCannotSay;
+}
 
 struct OptionSpec {
   std::vector<std::string> names;  // with dashes, the first one is shown in messages

@@ -45,9 +45,10 @@ Answer fit(const Request& request) {
   const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
   reports::FitAnswer answer{version(), argument, hardware, model, resolved, prediction, {}, goal};
   write_trace(request, prediction, resolved);
-  if (request.quiet) return {{}, prediction.fits() ? kYes : kNo};
-  if (!prediction.fits()) answer.suggestions = solve::suggest(model, request.options, hardware);
-  return {reports::fit_report(answer), prediction.fits() ? kYes : kNo};
+  const int exit_code = exit_code_of(prediction.verdict);
+  if (request.quiet) return {{}, exit_code};
+  if (prediction.does_not_fit()) answer.suggestions = solve::suggest(model, request.options, hardware);
+  return {reports::fit_report(answer), exit_code};
 }
 
 }  // namespace zeroplan::cli

@@ -82,7 +82,8 @@ std::string program_help() {
   std::vector<Example> list;
   for (const Command& command : commands()) list.push_back(command.examples.front());
   return text + examples(list) +
-         "\nExit codes: 0 yes, 1 no, 2 bad input, 3 not possible on this machine, 4 the live run failed.\n"
+         "\nExit codes: 0 yes, 1 no, 2 bad input, 3 not possible on this machine, 4 the live run failed,\n"
+         "5 cannot say: something that the answer needs is not known, and it is named.\n"
          "Sizes: GB is 1e9 bytes, GiB is 2^30. Only the answer goes to standard output.\n";
 }
 

@@ -42,7 +42,7 @@ void require_same_ranks(const describe::Plan& plan, const Launch& launch) {
 std::optional<std::string> refusal(const LiveRun& run) {
   if (std::optional<std::string> reason = cannot_run(run.model, run.plan)) return reason;
   if (run.settings.force) return std::nullopt;
-  if (!run.prediction.fits()) {
+  if (run.prediction.does_not_fit()) {
     return fmt::format("{}; --force runs it all the same", run.prediction.verdict_reason);
   }
   if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch)) {

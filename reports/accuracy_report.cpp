@@ -50,7 +50,9 @@ Data verdict_data(const VerdictCounts& verdicts) {
       .set("ran_predicted_yes", whole(verdicts.ran_predicted_yes))
       .set("ran_predicted_no", whole(verdicts.ran_predicted_no))
       .set("out_of_memory_predicted_yes", whole(verdicts.out_predicted_yes))
-      .set("out_of_memory_predicted_no", whole(verdicts.out_predicted_no));
+      .set("out_of_memory_predicted_no", whole(verdicts.out_predicted_no))
+      .set("ran_not_said", whole(verdicts.ran_not_said))
+      .set("out_of_memory_not_said", whole(verdicts.out_not_said));
 }
 
 Data reasons_data(const Score& score) {
@@ -228,11 +230,12 @@ Table kinds_table(const Accuracy& accuracy) {
 }
 
 Table verdicts_table(const VerdictCounts& verdicts) {
-  return {
-      {{"the run", false}, {"predicted to fit"}, {"predicted not to"}},
-      {{std::string("ran"), whole(verdicts.ran_predicted_yes), whole(verdicts.ran_predicted_no)},
-       {std::string("out of memory"), whole(verdicts.out_predicted_yes), whole(verdicts.out_predicted_no)}},
-      {}};
+  return {{{"the run", false}, {"predicted to fit"}, {"predicted not to"}, {"not said"}},
+          {{std::string("ran"), whole(verdicts.ran_predicted_yes), whole(verdicts.ran_predicted_no),
+            whole(verdicts.ran_not_said)},
+           {std::string("out of memory"), whole(verdicts.out_predicted_yes), whole(verdicts.out_predicted_no),
+            whole(verdicts.out_not_said)}},
+          {}};
 }
 
 Table reasons_table(const Score& score) {

@@ -12,6 +12,7 @@
 #include "reports/inputs.hpp"
 #include "reports/numbers.hpp"
 #include "reports/speed.hpp"
+#include "reports/verdict.hpp"
 
 namespace zeroplan::reports {
 namespace {
@@ -20,18 +21,6 @@ using predict::ExposedPart;
 using predict::TrainingMetrics;
 using program::Group;
 using solve::Strategy;
-
-std::string verdict_text(predict::Verdict verdict) {
-  switch (verdict) {
-    case predict::Verdict::fits:
-      return "yes";
-    case predict::Verdict::tight:
-      return "tight";
-    case predict::Verdict::does_not_fit:
-      return "no";
-  }
-  return {};
-}
 
 std::string command_of(const Strategy& strategy, const CompareAnswer& answer) {
   return command_line("fit", answer.model_argument, answer.hardware_argument, strategy.options);
@@ -49,10 +38,9 @@ Data row_data(const Strategy& strategy, const CompareAnswer& answer) {
       .set("global_batch", plan.global_batch())
       .set("model_state_bytes", prediction.model_state_bytes)
       .set("peak_bytes", prediction.peak_bytes)
-      .set("capacity_bytes", prediction.capacity_bytes)
-      .set("fits", prediction.fits())
-      .set("verdict", predict::name_of(prediction.verdict))
-      .set("traffic_psi", prediction.traffic_psi)
+      .set("capacity_bytes", prediction.capacity_bytes);
+  set_verdict(row, prediction);
+  row.set("traffic_psi", prediction.traffic_psi)
       .set("data_parallel_traffic_bytes", prediction.traffic.sent_bytes(Group::data_parallel))
       .set("tensor_parallel_traffic_bytes", prediction.traffic.sent_bytes(Group::tensor_parallel))
       .set("host_bytes_per_gpu", prediction.host_bytes_per_device)
@@ -75,7 +63,7 @@ std::vector<Cell> row_cells(const Strategy& strategy) {
           plan.global_batch(),
           Gibibytes{static_cast<double>(prediction.model_state_bytes)},
           Gibibytes{static_cast<double>(prediction.peak_bytes)},
-          verdict_text(prediction.verdict),
+          verdict_word(prediction.verdict),
           Real{prediction.traffic_psi, 2},
           Gigabytes{prediction.traffic.sent_bytes(Group::data_parallel)},
           model_traffic > 0 ? Cell(Gigabytes{model_traffic}) : Cell(),
@@ -172,7 +160,7 @@ void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
 
 void add_fastest(std::vector<Block>& blocks, const CompareAnswer& answer, const Strategy* fastest) {
   if (fastest != nullptr) {
-    const bool tight = fastest->prediction->verdict == predict::Verdict::tight;
+    const bool tight = fastest->prediction->verdict == predict::Verdict::fits_tightly;
     blocks.emplace_back(Paragraph{fmt::format("The fastest of those that fit, by tokens/s, is {}{}:",
                                               fastest->name, tight ? ", which fits tightly" : "")});
     blocks.emplace_back(Commands{{command_of(*fastest, answer)}});

@@ -2,6 +2,7 @@
 #include "reports/command_line.hpp"
 #include "reports/fit_report.hpp"
 #include "reports/inputs.hpp"
+#include "reports/verdict.hpp"
 
 namespace zeroplan::reports {
 namespace {
@@ -82,7 +83,9 @@ Data suggestions(const FitAnswer& answer) {
                  .set("what", suggestion.what)
                  .set("cost", suggestion.cost)
                  .set("peak_bytes", suggestion.peak_bytes)
-                 .set("capacity_bytes", suggestion.capacity_bytes));
+                 .set("capacity_bytes", suggestion.capacity_bytes)
+                 .set("host_bytes_per_node", suggestion.host_bytes_per_node)
+                 .set("missing", missing_data(suggestion.missing)));
   }
   return list;
 }
@@ -100,10 +103,8 @@ Data category_data(const program::CategoryBytes& bytes) {
 Data fit_data(const FitAnswer& answer) {
   const Prediction& prediction = answer.prediction;
   Data result = Data::map();
-  result.set("fits", prediction.fits())
-      .set("verdict", predict::name_of(prediction.verdict))
-      .set("verdict_reason", prediction.verdict_reason)
-      .set("states_only", prediction.program.states_only)
+  set_verdict(result, prediction);
+  result.set("states_only", prediction.program.states_only)
       .set("capacity_bytes", prediction.capacity_bytes)
       .set("capacity_basis", prediction.capacity_basis)
       .set("peak_bytes", prediction.peak_bytes)
@@ -117,7 +118,7 @@ Data fit_data(const FitAnswer& answer) {
            whole("per_gpu", prediction.host_bytes_per_device)
                .set("per_node", prediction.host_bytes_per_node)
                .set("capacity_per_node",
-                    prediction.host_capacity_bytes == 0 ? Data() : Data(prediction.host_capacity_bytes)))
+                    prediction.host_capacity_bytes ? Data(*prediction.host_capacity_bytes) : Data()))
       .set("traffic_bytes", traffic(prediction.traffic))
       .set("traffic_psi", prediction.traffic_psi)
       .set("flops", flops(prediction.work));

@@ -9,6 +9,7 @@
 #include "reports/command_line.hpp"
 #include "reports/inputs.hpp"
 #include "reports/numbers.hpp"
+#include "reports/verdict.hpp"
 #include "reports/writers.hpp"
 
 namespace zeroplan::reports {
@@ -96,7 +97,7 @@ void add_host(std::vector<Block>& blocks, const Prediction& prediction) {
   };
   row("per GPU", prediction.host_bytes_per_device);
   row("per node", prediction.host_bytes_per_node);
-  if (prediction.host_capacity_bytes > 0) row("a node has", prediction.host_capacity_bytes);
+  if (prediction.host_capacity_bytes) row("a node has", *prediction.host_capacity_bytes);
   blocks.emplace_back(std::move(table));
 }
 
@@ -144,25 +145,29 @@ std::string flops_sentence(const predict::Work& work) {
       work.model / kTera, work.hardware / kTera);
 }
 
-std::string verdict_sentence(const Prediction& prediction) {
-  constexpr std::array<std::string_view, 3> words{"It fits", "It fits, but tightly", "It does not fit"};
-  std::string text = fmt::format("{}", words[static_cast<std::size_t>(prediction.verdict)]);
-  if (!prediction.verdict_reason.empty()) text += ": " + prediction.verdict_reason;
-  return text.back() == '.' ? text : text + ".";
-}
-
 void add_suggestions(std::vector<Block>& blocks, const FitAnswer& answer) {
-  if (answer.prediction.fits()) return;
+  if (!answer.prediction.does_not_fit()) return;
   if (answer.suggestions.empty()) {
     blocks.emplace_back(Paragraph{"No change that was tried makes it fit."});
     return;
   }
-  blocks.emplace_back(Heading{"The cheapest changes that make it fit"});
+  const bool one_is_sure =
+      std::any_of(answer.suggestions.begin(), answer.suggestions.end(),
+                  [](const solve::Suggestion& change) { return change.missing.empty(); });
+  blocks.emplace_back(Heading{one_is_sure ? "The cheapest changes that make it fit"
+                                          : "The cheapest changes that may make it fit"});
   Commands commands;
   for (const solve::Suggestion& suggestion : answer.suggestions) {
-    const std::string comment =
-        fmt::format("{}: {:.2f} GiB; {}", suggestion.what,
-                    static_cast<double>(suggestion.peak_bytes) / static_cast<double>(kGiB), suggestion.cost);
+    const auto gib = [](Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); };
+    std::string comment =
+        fmt::format("{}: {:.2f} GiB; {}", suggestion.what, gib(suggestion.peak_bytes), suggestion.cost);
+    if (suggestion.host_bytes_per_node > 0) {
+      comment += fmt::format("; {:.1f} GiB of host memory a node", gib(suggestion.host_bytes_per_node));
+    }
+    for (const predict::Missing& item : suggestion.missing) {
+      comment += item.key == predict::kShape ? "; of the states alone"
+                                             : "; fits if a node has that, which is not described";
+    }
     for (const std::string& line : wrapped_lines(comment, kCommentWidth))
       commands.lines.push_back("# " + line);
     commands.lines.push_back(
@@ -179,7 +184,7 @@ Report fit_report(const FitAnswer& answer) {
   report.data = fit_data(answer);
   std::vector<Block>& blocks = report.blocks;
   add_inputs(blocks, answer.model, answer.resolved);
-  blocks.emplace_back(Paragraph{verdict_sentence(prediction)});
+  add_verdict(blocks, prediction);
   if (prediction.program.states_only) {
     blocks.emplace_back(
         Paragraph{"Only the number of parameters is known, so this is memory of the model states and their "

@@ -118,6 +118,13 @@ class Scorer {
   void add_verdict(const Run& run, const Prediction& prediction) {
     const bool out = run.outcome == Outcome::out_of_memory;
     if (!out && !(run.outcome == Outcome::ok && run.memory)) return;
+    if (prediction.verdict == predict::Verdict::cannot_say) {
+      for (OpenScore* open : open_) {
+        VerdictCounts& counts = open->score.verdicts;
+        ++(out ? counts.out_not_said : counts.ran_not_said);
+      }
+      return;
+    }
     const bool yes = prediction.fits();
     for (OpenScore* open : open_) {
       VerdictCounts& counts = open->score.verdicts;

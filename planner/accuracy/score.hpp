@@ -32,6 +32,7 @@ struct ScoredFigure {
 struct VerdictCounts {
   std::size_t ran_predicted_yes = 0, ran_predicted_no = 0;
   std::size_t out_predicted_yes = 0, out_predicted_no = 0;
+  std::size_t ran_not_said = 0, out_not_said = 0;  // it could not be said: neither right nor wrong
 
   std::size_t right() const { return ran_predicted_yes + out_predicted_no; }
   std::size_t wrong() const { return ran_predicted_no + out_predicted_yes; }

@@ -138,7 +138,13 @@ struct Cluster {
   std::int64_t nodes = 1;
   std::int64_t devices_per_node = 1;
   std::string description_source;
+  std::optional<Figure> given_host_memory_bytes;  // of a node, by --host-memory: goes before the description
 
+  // Of a node; null where nobody described it.
+  const Figure* host_memory() const {
+    if (given_host_memory_bytes) return &*given_host_memory_bytes;
+    return node && node->host_memory_bytes ? &*node->host_memory_bytes : nullptr;
+  }
   std::int64_t devices() const { return nodes * devices_per_node; }
 };
 

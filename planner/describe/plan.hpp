@@ -73,6 +73,7 @@ struct PlanOptions {
   std::optional<bool> dropout, partition_activations, offload_activations, constant_buffers,
       contiguous_memory, overlap;
   std::optional<Bytes> bucket, reserve;
+  std::optional<Bytes> host_memory;  // of each node, where its description says none or another
 
   // A bucket in elements of a gradient, from a DeepSpeed configuration; `bucket` wins. `bucket_from_hidden`:
   // "auto", hidden x hidden elements.

@@ -121,6 +121,8 @@ std::vector<Row> make_rows() {
       {{"engine", "NAME", fmt::format("{} (default native)", fmt::join(engine_names(), ", "))},
        NameField{&O::engine, check_engine}},
       {{"reserve", "SIZE", "memory to leave free on each device (default 0)"}, BytesField{&O::reserve, 0}},
+      {{"host_memory", "SIZE", "memory of each node's processors (default: what the machine's file says)"},
+       BytesField{&O::host_memory, kMiB}},
   };
 }
 

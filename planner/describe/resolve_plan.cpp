@@ -323,7 +323,13 @@ std::vector<Problem> at_their_origin(const Problems& problems, const PlanOptions
 
 ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const std::string& hardware) {
   Resolution resolution{options, {}, {}, {}, options.notes};
-  const std::optional<Cluster> cluster = resolve_degrees(resolution, hardware);
+  std::optional<Cluster> cluster = resolve_degrees(resolution, hardware);
+  if (cluster && options.host_memory) {
+    cluster->given_host_memory_bytes = Figure{.value = static_cast<double>(*options.host_memory),
+                                              .source = "--host-memory",
+                                              .note = {},
+                                              .assumed = false};
+  }
   // With degrees that are wrong, the batch would be called wrong too.
   if (resolution.problems.empty()) resolve_batch(resolution);
   resolve_sequence(resolution, model);
@@ -342,7 +348,7 @@ ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const 
   }
   if (cluster) tell_what_is_kept(resolution, model, cluster->device);
   if (!resolution.problems.empty()) throw ConfigurationError(at_their_origin(resolution.problems, options));
-  return {std::move(resolution.plan), *cluster, std::move(resolution.assumptions),
+  return {std::move(resolution.plan), std::move(*cluster), std::move(resolution.assumptions),
           std::move(resolution.notes)};
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "planner/program/compile.hpp"
 
@@ -16,7 +17,6 @@ using describe::Figure;
 using describe::Plan;
 using program::Category;
 
-constexpr double kTightFraction = 0.95;
 constexpr double kTera = 1e12;
 
 Bytes whole_bytes(double bytes) { return static_cast<Bytes>(std::llround(bytes)); }
@@ -63,56 +63,15 @@ void read_host(Prediction& prediction, const describe::Model& model, const Plan&
   prediction.host_bytes_per_node_least = whole_bytes(least * processes);
   prediction.host_bytes_per_device = whole_bytes(each);
   prediction.host_bytes_per_node = whole_bytes(each * processes);
-  if (cluster.node && cluster.node->host_memory_bytes) {
-    prediction.host_capacity_bytes = whole_bytes(cluster.node->host_memory_bytes->value);
-  }
-}
-
-void judge(Prediction& prediction) {
-  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); };
-  const Bytes peak = prediction.peak_bytes;
-  const Bytes capacity = prediction.capacity_bytes;
-  if (peak > capacity) {
-    prediction.verdict = Verdict::does_not_fit;
-    prediction.verdict_reason =
-        fmt::format("{:.2f} GiB more than the {:.2f} GiB of one device", gib(peak - capacity), gib(capacity));
-    return;
-  }
-  const Bytes host = prediction.host_capacity_bytes;
-  // The engine's factor is the most that was seen, its states the least: what lies between is a matter of
-  // luck, and the middle decides.
-  const Bytes host_middle = (prediction.host_bytes_per_node_least + prediction.host_bytes_per_node) / 2;
-  const auto host_reason = [&] {
-    return fmt::format("host memory: {:.1f} to {:.1f} GiB a node, {:.1f} GiB there",
-                       gib(prediction.host_bytes_per_node_least), gib(prediction.host_bytes_per_node),
-                       gib(host));
-  };
-  if (host > 0 && host_middle > host) {
-    prediction.verdict = Verdict::does_not_fit;
-    prediction.verdict_reason = host_reason();
-    return;
-  }
-  const bool host_tight = host > 0 && prediction.host_bytes_per_node > host;
-  const bool tight = host_tight || static_cast<double>(peak) > kTightFraction * static_cast<double>(capacity);
-  prediction.verdict = tight ? Verdict::tight : Verdict::fits;
-  prediction.verdict_reason =
-      host_tight ? host_reason()
-                 : fmt::format("{:.2f} GiB of {:.2f} GiB left", gib(capacity - peak), gib(capacity));
+  const Figure* memory = cluster.host_memory();
+  if (memory == nullptr) return;
+  // Ranks on processors live in that memory themselves.
+  const Bytes taken =
+      cluster.device.capacity.from_host_memory ? prediction.peak_bytes * static_cast<Bytes>(processes) : 0;
+  prediction.host_capacity_bytes = std::max<Bytes>(0, whole_bytes(memory->value) - taken);
 }
 
 }  // namespace
-
-std::string_view name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fits:
-      return "fits";
-    case Verdict::tight:
-      return "tight";
-    case Verdict::does_not_fit:
-      break;
-  }
-  return "does_not_fit";
-}
 
 Prediction predict(const describe::Model& model, const Plan& plan, const Cluster& cluster) {
   Prediction prediction;
@@ -133,7 +92,10 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
   prediction.capacity_bytes = cluster.device.capacity.usable_bytes() - plan.reserve_bytes;
   prediction.capacity_basis = cluster.device.capacity.basis();
   read_host(prediction, model, plan, cluster);
-  judge(prediction);
+  Judgement judgement = judge(prediction, cluster);
+  prediction.verdict = judgement.verdict;
+  prediction.verdict_reason = std::move(judgement.reason);
+  prediction.missing = std::move(judgement.missing);
   return prediction;
 }
 

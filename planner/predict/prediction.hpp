@@ -9,15 +9,11 @@
 #include "planner/predict/metrics.hpp"
 #include "planner/predict/time.hpp"
 #include "planner/predict/traffic.hpp"
+#include "planner/predict/verdict.hpp"
 #include "planner/predict/work.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace zeroplan::predict {
-
-// `tight`: fits, but with less than 5 % of the capacity left: what a runtime and an allocator do is not known
-// that well.
-enum class Verdict { fits, tight, does_not_fit };
-std::string_view name_of(Verdict verdict);
 
 // A term of memory that the program does not acquire, with where its figure is from.
 struct OverheadTerm {
@@ -42,13 +38,16 @@ struct Prediction {
   std::string capacity_basis;
   Bytes host_bytes_per_device = 0;
   Bytes host_bytes_per_node = 0;        // with the engine's host_factor for pinned buffers, loading, saving
-  Bytes host_bytes_per_node_least = 0;  // without it. The verdict takes the middle, and is tight above it
-  Bytes host_capacity_bytes = 0;        // 0: not known
+  Bytes host_bytes_per_node_least = 0;  // without it. The verdict takes the middle
+  std::optional<Bytes> host_capacity_bytes;  // of a node; less what the ranks hold where they are processors
   double traffic_psi = 0;
   Verdict verdict = Verdict::fits;
   std::string verdict_reason;
+  std::vector<Missing> missing;  // what keeps the verdict from being said
 
-  bool fits() const { return verdict != Verdict::does_not_fit; }
+  // Known to. Of a plan that is neither, nobody can say.
+  bool fits() const { return verdict == Verdict::fits || verdict == Verdict::fits_tightly; }
+  bool does_not_fit() const { return verdict == Verdict::does_not_fit; }
 };
 
 Prediction predict(const describe::Model& model, const describe::Plan& plan,

@@ -39,6 +39,17 @@ struct Combination {
   }
 };
 
+// Of a model without a shape no yes can be had: there it is that nothing else is missing.
+bool is_yes(const predict::Prediction& prediction) {
+  if (!prediction.program.states_only) return prediction.fits();
+  return !prediction.does_not_fit() && predict::host_holds(prediction).value_or(false);
+}
+
+bool lacks_host_memory(const Suggestion& suggestion) {
+  return std::any_of(suggestion.missing.begin(), suggestion.missing.end(),
+                     [](const predict::Missing& missing) { return missing.key == predict::kHostMemory; });
+}
+
 struct Searcher {
   const describe::Model& model;
   const describe::PlanOptions& options;
@@ -56,27 +67,32 @@ struct Searcher {
   // The change as the user would ask for it; nothing when the machine does not allow it or it does not fit
   // that way.
   std::optional<Suggestion> confirmed(const Change& change) const {
-    Suggestion suggestion{options_for(change.plan, start.plan, options), change.what, change.cost, 0, 0};
+    Suggestion suggestion;
+    suggestion.options = options_for(change.plan, start.plan, options);
+    suggestion.what = change.what;
+    suggestion.cost = change.cost;
     try {
       const describe::ResolvedPlan resolved = describe::resolve_plan(suggestion.options, model, hardware);
       suggestion.options = as_on_command_line(suggestion.options, resolved.plan);
       const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
       suggestion.peak_bytes = prediction.peak_bytes;
       suggestion.capacity_bytes = prediction.capacity_bytes;
-      if (prediction.fits()) return suggestion;
+      if (prediction.memory.host_peak > 0) suggestion.host_bytes_per_node = prediction.host_bytes_per_node;
+      suggestion.missing = prediction.missing;
+      if (!prediction.does_not_fit()) return suggestion;
     } catch (const ConfigurationError&) {
       return std::nullopt;
     }
     return std::nullopt;
   }
 
-  // The smallest change of each kind that fits alone.
+  // The smallest change of each kind that fits alone, or may.
   std::vector<Suggestion> singles(std::size_t limit) const {
     std::vector<Suggestion> found;
     for (int kind = 0; kind < kChangeKinds && found.size() < limit; ++kind) {
       for (const Change& change : changes(static_cast<ChangeKind>(kind), start.plan, start.cluster)) {
         const std::optional<predict::Prediction> prediction = try_plan(change.plan);
-        if (!prediction || !prediction->fits()) continue;
+        if (!prediction || prediction->does_not_fit()) continue;
         if (std::optional<Suggestion> suggestion = confirmed(change)) {
           found.push_back(std::move(*suggestion));
           break;
@@ -87,16 +103,18 @@ struct Searcher {
   }
 
   // Takes of each of `kinds`, in their order, the first change that makes the plan fit, else the one that
-  // leaves the lowest peak; a kind that does not lower the peak is left out.
-  Combination climb(const std::vector<ChangeKind>& kinds, Bytes start_peak) const {
+  // leaves the lowest peak; a kind that does not lower the peak is left out, and so is what the host's memory
+  // does not hold. `with_unknown_host`: memory that is not described is taken to be enough.
+  Combination climb(const std::vector<ChangeKind>& kinds, Bytes start_peak, bool with_unknown_host) const {
     Combination combination{start.plan, {}, start_peak, false};
     for (const ChangeKind kind : kinds) {
       std::optional<Change> best;
       for (Change& change : changes(kind, combination.plan, start.cluster)) {
         const std::optional<predict::Prediction> prediction = try_plan(change.plan);
         if (!prediction || prediction->peak_bytes >= combination.peak) continue;
+        if (!predict::host_holds(*prediction).value_or(with_unknown_host)) continue;
         combination.peak = prediction->peak_bytes;
-        combination.fits = prediction->fits();
+        combination.fits = with_unknown_host ? !prediction->does_not_fit() : is_yes(*prediction);
         best = std::move(change);
         if (combination.fits) break;
       }
@@ -107,11 +125,11 @@ struct Searcher {
   }
 
   // Climbs until the plan fits, then leaves out every kind that it fits without, the costliest first.
-  std::optional<Suggestion> combination(Bytes start_peak) const {
+  std::optional<Suggestion> combination(Bytes start_peak, bool with_unknown_host) const {
     std::vector<ChangeKind> kinds;
     kinds.reserve(kChangeKinds);
     for (int kind = 0; kind < kChangeKinds; ++kind) kinds.push_back(static_cast<ChangeKind>(kind));
-    Combination best = climb(kinds, start_peak);
+    Combination best = climb(kinds, start_peak, with_unknown_host);
     if (!best.fits) return std::nullopt;
     kinds.clear();
     kinds.reserve(best.steps.size());
@@ -119,7 +137,7 @@ struct Searcher {
     for (std::size_t i = kinds.size(); i-- > 0;) {
       std::vector<ChangeKind> fewer = kinds;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      Combination without = climb(fewer, start_peak);
+      Combination without = climb(fewer, start_peak, with_unknown_host);
       if (!without.fits) continue;
       best = std::move(without);
       kinds = std::move(fewer);
@@ -134,11 +152,15 @@ std::vector<Suggestion> suggest(const describe::Model& model, const describe::Pl
                                 const std::string& hardware, std::size_t limit) {
   const describe::ResolvedPlan start = describe::resolve_plan(options, model, hardware);
   const predict::Prediction prediction = predict::predict(model, start.plan, start.cluster);
-  if (prediction.fits()) return {};
+  if (!prediction.does_not_fit()) return {};
   const Searcher searcher{model, options, hardware, start};
   std::vector<Suggestion> found = searcher.singles(limit);
-  if (!found.empty()) return found;
-  if (std::optional<Suggestion> together = searcher.combination(prediction.peak_bytes)) {
+  if (!std::all_of(found.begin(), found.end(), lacks_host_memory)) return found;
+  for (const bool with_unknown_host : {false, true}) {
+    if (with_unknown_host && !found.empty()) break;
+    std::optional<Suggestion> together = searcher.combination(prediction.peak_bytes, with_unknown_host);
+    if (!together) continue;
+    if (found.size() == limit) found.pop_back();
     found.push_back(std::move(*together));
   }
   return found;

@@ -233,4 +233,18 @@ TEST_CASE("a model that is not there is answered with the ways to one") {
   const TemporaryFolder folder;
   std::ofstream(folder.file("config.json")) << R"({"model_type": "mamba", "hidden_size": 64})";
   CHECK(has(refused("fit " + folder.file("config.json") + " --hw dgx2").err, "params=N"));
+TEST_CASE("what cannot be said is neither yes nor no, and names what is missing") {
+  const std::string states = "fit params=7.5B --hw dgx2 --gpus 64 --zero 3";
+  CHECK(run_command(states).exit_code == 5);
+  CHECK(run_command(states).out.find("Missing: shape.") != std::string::npos);
+  CHECK(run_command(with(states, "-q")).exit_code == 5);
+  CHECK(run_command(with(states, "-q")).out.empty());
+  CHECK(run_command("fit params=7.5B --hw dgx2 --gpus 1 -q").exit_code == 1);
+}
+
+TEST_CASE("host memory that is given answers what the machine's description leaves open") {
+  const std::string offloaded = "fit llama2-7b --hw rtx-4090 --engine native --offload all -q";
+  CHECK(run_command(offloaded).exit_code == 5);
+  CHECK(run_command(with(offloaded, "--host-memory 64GiB")).exit_code == 1);  // 16 x 6.74e9 bytes: 100.4 GiB
+  CHECK(run_command(with(offloaded, "--host-memory 128GiB")).exit_code == 0);
 }

@@ -130,8 +130,8 @@ TEST_CASE(
   const double used = states_gb(divided) + checkpoints_gb(divided);
   CHECK(used == doctest::Approx(30.1).epsilon(0.005));
   CHECK(kCapacityGB - used < 2);
-  CHECK(divided.verdict == predict::Verdict::tight);
-  const predict::Prediction offloaded = run_with(run, "zero=2 offload_activations=on");
+  CHECK(divided.verdict == predict::Verdict::fits_tightly);
+  const predict::Prediction offloaded = run_with(run, "zero=2 offload_activations=on host_memory=1536GB");
   CHECK(checkpoints_gb(offloaded) == 0);
   CHECK(offloaded.verdict == predict::Verdict::fits);
 }

@@ -1,0 +1,130 @@
+#include "planner/predict/verdict.hpp"
+
+#include <doctest/doctest.h>
+
+#include "planner/predict/prediction.hpp"
+#include "planner/solve/suggest.hpp"
+
+using namespace zeroplan;
+using describe::Figure;
+using predict::Prediction;
+using predict::Verdict;
+
+namespace {
+
+void set_host_memory(describe::Cluster& cluster, const std::optional<Bytes>& bytes) {
+  std::optional<Figure> memory;
+  if (bytes) {
+    memory.emplace();
+    memory->value = static_cast<double>(*bytes);
+    memory->source = "the test";
+  }
+  cluster.node.value().host_memory_bytes = std::move(memory);
+}
+
+struct Question {
+  std::string model;
+  std::string hardware;
+  describe::PlanOptions options;
+  std::optional<Bytes> host_memory;  // of a node; none: taken out of the description
+
+  Prediction answer() const {
+    const describe::Model shape = describe::resolve_model(model);
+    describe::ResolvedPlan resolved = describe::resolve_plan(options, shape, hardware);
+    set_host_memory(resolved.cluster, host_memory);
+    return predict::predict(shape, resolved.plan, resolved.cluster);
+  }
+};
+
+// GPT-3 with all states on the host of one node of 8 A100: 175e9 parameters x (2 + 2 + 12) bytes are 2,602
+// GiB. A DGX A100 has 1 or 2 TB.
+Question gpt3_offloaded() {
+  Question question{"gpt3-175b", "dgx-a100", {}, {}};
+  question.options.engine = "native";
+  question.options.zero = 3;
+  question.options.offload = describe::Offload::all;
+  question.options.recompute = describe::Recompute::full;
+  return question;
+}
+
+}  // namespace
+
+TEST_CASE("states in a host memory that is not described: it cannot be said") {
+  const Prediction prediction = gpt3_offloaded().answer();
+  CHECK(prediction.peak_bytes < prediction.capacity_bytes);
+  CHECK(static_cast<double>(prediction.host_bytes_per_node) / static_cast<double>(kGiB) ==
+        doctest::Approx(2602).epsilon(0.002));
+  CHECK(prediction.verdict == Verdict::cannot_say);
+  CHECK_FALSE(prediction.fits());
+  CHECK_FALSE(prediction.does_not_fit());
+  REQUIRE(prediction.missing.size() == 1);
+  CHECK(prediction.missing[0].key == predict::kHostMemory);
+  CHECK(prediction.missing[0].sentence.find("260") != std::string::npos);
+  CHECK(prediction.missing[0].how.find("--host-memory") != std::string::npos);
+}
+
+TEST_CASE("a node with too little host memory is a no, with enough a yes") {
+  Question question = gpt3_offloaded();
+  question.host_memory = 2000 * kGB;
+  CHECK(question.answer().verdict == Verdict::does_not_fit);
+  const Bytes needed = question.answer().host_bytes_per_node;
+  question.host_memory = needed - 1;
+  CHECK(question.answer().verdict == Verdict::does_not_fit);
+  question.host_memory = needed;
+  CHECK(question.answer().fits());
+}
+
+TEST_CASE("a plan that keeps nothing on the host needs no description of it") {
+  Question question{"gpt2-xl", "dgx-a100", {}, {}};
+  CHECK(question.answer().verdict == Verdict::fits);
+}
+
+// 7.5e9 parameters x 16 bytes are 112 GiB on one device; 64 of them at stage 3 hold 1.75 GiB each.
+TEST_CASE("states alone prove a no and never a yes") {
+  Question question{"params=7.5B", "dgx2", {}, {}};
+  question.options.engine = "native";
+  question.options.gpus = 64;
+  CHECK(question.answer().verdict == Verdict::does_not_fit);
+  question.options.zero = 3;
+  const Prediction prediction = question.answer();
+  CHECK(prediction.verdict == Verdict::cannot_say);
+  REQUIRE(prediction.missing.size() == 1);
+  CHECK(prediction.missing[0].key == predict::kShape);
+  question.options.offload = describe::Offload::all;
+  CHECK(question.answer().missing.size() == 2);
+}
+
+// Offloaded states of ranks on processors are in the same memory as the ranks.
+TEST_CASE("on processors, what is offloaded and what is not share the host's memory") {
+  const describe::Model model = describe::resolve_model("gpt2");
+  describe::PlanOptions options;
+  options.gpus = 2;
+  options.engine = "native";
+  options.offload = describe::Offload::optimizer;
+  describe::ResolvedPlan resolved = describe::resolve_plan(options, model, "cpu");
+  const Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
+  const Bytes all = 2 * (prediction.peak_bytes + prediction.host_bytes_per_device);
+  const auto with_memory = [&](Bytes bytes) {
+    resolved.cluster.node->host_memory_bytes->value = static_cast<double>(bytes);
+    return predict::predict(model, resolved.plan, resolved.cluster).verdict;
+  };
+  CHECK(with_memory(all) == Verdict::fits);
+  CHECK(with_memory(all - 2) == Verdict::does_not_fit);
+}
+
+TEST_CASE("what is suggested names the host memory that it needs, and promises none that is not described") {
+  const describe::Model model = describe::resolve_model("llama2-70b");
+  describe::PlanOptions options;
+  options.engine = "native";
+  const std::vector<solve::Suggestion> found = solve::suggest(model, options, "rtx-4090", 10);
+  bool offloads = false;
+  for (const solve::Suggestion& suggestion : found) {
+    CAPTURE(suggestion.what);
+    const bool on_host =
+        suggestion.options.offload.value_or(describe::Offload::none) != describe::Offload::none;
+    offloads = offloads || on_host;
+    CHECK((suggestion.host_bytes_per_node > 0) == on_host);
+    CHECK(suggestion.missing.empty() != on_host);
+  }
+  CHECK(offloads);
+}
