@@ -17,6 +17,9 @@ void write_trace(const Request& request, const predict::Prediction& prediction,
                  const describe::ResolvedPlan& resolved) {
   const auto file = request.own.find("trace");
   if (file == request.own.end()) return;
+  if (prediction.does_not_fit()) {
+    throw ConfigurationError(Problem{"--trace", 0, "", "the plan does not fit, so there is no trace"});
+  }
   const predict::KernelRates rates = predict::kernel_rates(resolved.cluster.device, resolved.plan);
   const predict::Trace trace = predict::read_trace(prediction.program, resolved.cluster, rates);
   if (trace.events.empty()) {

@@ -132,6 +132,8 @@ void add_column(Table& table, const TimeColumn& column, const std::vector<std::o
 void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
   Table table{{{"strategy", false}}, {}, {}};
   std::string no_time;
+  std::string unproven;                  // the engine
+  std::vector<std::string> conditional;  // strategies of which nobody can say whether they fit
   std::vector<std::pair<const predict::StepTime*, TrainingMetrics>> rows;
   for (const Strategy& strategy : answer.strategies) {
     if (!strategy.prediction) continue;
@@ -140,7 +142,9 @@ void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
     if (const std::optional<TrainingMetrics> metrics = metrics_of(timed)) {
       rows.emplace_back(&strategy.prediction->time, *metrics);
       table.rows.push_back({strategy.name});
-    } else {
+      if (strategy.prediction->verdict == predict::Verdict::cannot_say) conditional.push_back(strategy.name);
+      if (predict::is_unproven(timed.plan.engine, timed.cluster.device)) unproven = timed.plan.engine.name;
+    } else if (!strategy.prediction->does_not_fit()) {
       no_time = no_time_sentence(timed);
     }
   }
@@ -151,7 +155,12 @@ void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
     add_column(table, column, numbers);
   }
   if (!rows.empty()) {
+    if (!unproven.empty()) table.columns.front().heading += fmt::format(" ({}: not run on GPUs)", unproven);
     blocks.emplace_back(std::move(table));
+    if (!conditional.empty()) {
+      blocks.emplace_back(Paragraph{fmt::format(
+          "The times of {} hold only if they fit, which cannot be said.", fmt::join(conditional, ", "))});
+    }
     blocks.emplace_back(
         Paragraph{"compute to gaps: what the step waits for, in % of it. tokens/s is per GPU."});
   }

@@ -88,7 +88,7 @@ Table live_table(const Prediction& prediction) {
   return table;
 }
 
-void add_host(std::vector<Block>& blocks, const Prediction& prediction) {
+void add_host(std::vector<Block>& blocks, const Prediction& prediction, const describe::Device& device) {
   if (prediction.host_bytes_per_node == 0) return;
   Table table{{{"Host memory", false}, {"GiB"}, {"GB"}}, {}, {}};
   const auto row = [&](std::string name, Bytes bytes) {
@@ -97,7 +97,10 @@ void add_host(std::vector<Block>& blocks, const Prediction& prediction) {
   };
   row("per GPU", prediction.host_bytes_per_device);
   row("per node", prediction.host_bytes_per_node);
-  if (prediction.host_capacity_bytes) row("a node has", *prediction.host_capacity_bytes);
+  if (prediction.host_capacity_bytes) {
+    const bool shared = device.capacity.from_host_memory;
+    row(shared ? "left beside the ranks" : "a node has", *prediction.host_capacity_bytes);
+  }
   blocks.emplace_back(std::move(table));
 }
 
@@ -193,7 +196,7 @@ Report fit_report(const FitAnswer& answer) {
   blocks.emplace_back(memory_table(prediction));
   blocks.emplace_back(Paragraph{peak_sentence(prediction)});
   blocks.emplace_back(live_table(prediction));
-  add_host(blocks, prediction);
+  add_host(blocks, prediction, answer.resolved.cluster.device);
   Table moved = traffic_table(prediction);
   if (moved.rows.empty()) {
     blocks.emplace_back(Paragraph{"Nothing moves between GPUs."});

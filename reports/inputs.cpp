@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/predict/prediction.hpp"
 #include "reports/numbers.hpp"
 
 namespace zeroplan::reports {
@@ -101,9 +102,12 @@ std::string model_line(const describe::Model& model, std::int64_t sequence) {
 }
 
 std::string machine_line(const describe::Cluster& cluster) {
-  if (!cluster.node) return fmt::format("{} x {}", cluster.devices(), cluster.device.name);
-  return fmt::format("{}: {} of {} x {}", cluster.name, counted(cluster.nodes, "node"),
-                     cluster.devices_per_node, cluster.device.name);
+  if (!cluster.node && cluster.nodes == 1) {
+    return fmt::format("{} x {}", cluster.devices(), cluster.device.name);
+  }
+  const bool is_assumed = cluster.node && cluster.assumed_node;
+  return fmt::format("{}: {} of {} x {}", is_assumed ? cluster.node->name + ", assumed" : cluster.name,
+                     counted(cluster.nodes, "node"), cluster.devices_per_node, cluster.device.name);
 }
 
 std::string layout_line(const Plan& plan) {
@@ -115,8 +119,11 @@ std::string layout_line(const Plan& plan) {
   return text;
 }
 
-std::string engine_line(const Plan& plan) {
-  return fmt::format("{}, {}", plan.engine.name, activation_text(plan));
+std::string engine_line(const describe::ResolvedPlan& resolved) {
+  const Plan& plan = resolved.plan;
+  const bool unproven = predict::is_unproven(plan.engine, resolved.cluster.device);
+  return fmt::format("{}{}, {}", plan.engine.name, unproven ? " (has not run on GPUs)" : "",
+                     activation_text(plan));
 }
 
 std::string batch_line(const Plan& plan) {
@@ -138,7 +145,7 @@ void add_inputs(std::vector<Block>& blocks, const describe::Model& model,
   table.rows.push_back({std::string("model"), model_line(model, resolved.plan.sequence)});
   table.rows.push_back({std::string("machine"), machine_line(resolved.cluster)});
   table.rows.push_back({std::string("plan"), layout_line(resolved.plan)});
-  table.rows.push_back({std::string("engine"), engine_line(resolved.plan)});
+  table.rows.push_back({std::string("engine"), engine_line(resolved)});
   table.rows.push_back({std::string("batch"), batch_line(resolved.plan)});
   blocks.emplace_back(std::move(table));
 }

@@ -60,11 +60,28 @@ Data nullable(const std::optional<T>& value) {
   return value ? Data(*value) : Data();
 }
 
-Table time_table(const StepTime& time) {
+// "Time per step", or "Time per step (only if it fits; ...)": what it holds under stands in the table itself.
+std::string conditional(std::string title, const TimedPlan& timed) {
+  std::string conditions;
+  if (timed.prediction.verdict == predict::Verdict::cannot_say) conditions = "only if it fits";
+  if (predict::is_unproven(timed.plan.engine, timed.cluster.device)) {
+    conditions += conditions.empty() ? "" : "; ";
+    conditions += timed.plan.engine.name + ": not run on GPUs";
+  }
+  return conditions.empty() ? title : fmt::format("{} ({})", title, conditions);
+}
+
+Table time_table(const TimedPlan& timed) {
+  const StepTime& time = timed.prediction.time;
   const bool in_seconds = time.seconds >= 1;
   const double unit = in_seconds ? 1 : kMilli;
   const std::string symbol = in_seconds ? "s" : "ms";
-  Table table{{{"Time per step", false}, {"exposed " + symbol}, {"% of step"}, {"busy " + symbol}}, {}, {}};
+  Table table{{{conditional("Time per step", timed), false},
+               {"exposed " + symbol},
+               {"% of step"},
+               {"busy " + symbol}},
+              {},
+              {}};
   const auto shown = [&](double seconds) { return four_digits(seconds / unit, time.seconds / unit); };
   for (const ExposedPart part : exposed_parts()) {
     const double exposed = time.exposed(part);
@@ -89,8 +106,8 @@ std::string exposed_text(const StepTime& time) {
   return text + "docs/accuracy.md says how far predicted times are off.";
 }
 
-Table speed_table(const TrainingMetrics& metrics) {
-  Table table{{{"Speed", false}, {"per GPU"}, {"all GPUs"}}, {}, {}};
+Table speed_table(const TimedPlan& timed, const TrainingMetrics& metrics) {
+  Table table{{{conditional("Speed", timed), false}, {"per GPU"}, {"all GPUs"}}, {}, {}};
   table.rows.push_back({std::string("tokens/s"), four_digits(metrics.tokens_per_s_per_gpu),
                         four_digits(metrics.tokens_per_s)});
   table.rows.push_back({std::string("sequences/s"), std::monostate{}, four_digits(metrics.sequences_per_s)});
@@ -109,12 +126,12 @@ Table speed_table(const TrainingMetrics& metrics) {
   return table;
 }
 
-void add_training(std::vector<Block>& blocks, const TrainingMetrics& metrics,
-                  const predict::TrainingGoal& goal) {
+void add_training(std::vector<Block>& blocks, const TrainingMetrics& metrics, const TimedPlan& timed) {
+  const predict::TrainingGoal& goal = timed.goal;
   if (!goal.tokens && !goal.price_per_gpu_hour) return;
   const std::string title =
       goal.tokens ? fmt::format("Training of {} tokens", short_count(*goal.tokens)) : std::string("Cost");
-  Table table{{{title, false}, {""}}, {}, {}};
+  Table table{{{conditional(title, timed), false}, {""}}, {}, {}};
   const auto add = [&](std::string name, const std::optional<double>& value) {
     if (value) table.rows.push_back({std::move(name), four_digits(*value)});
   };
@@ -169,7 +186,7 @@ std::optional<double> busy_seconds(const StepTime& time, ExposedPart part) {
 
 void set_speed(Data& result, const TimedPlan& timed) {
   const StepTime& time = timed.prediction.time;
-  const bool known = time.is_known();
+  const bool known = predict::has_time(timed.prediction);
   Data exposed = Data::map();
   Data busy = Data::map();
   for (const ExposedPart part : exposed_parts()) {
@@ -178,9 +195,14 @@ void set_speed(Data& result, const TimedPlan& timed) {
     const std::optional<double> alone = busy_seconds(time, part);
     if (alone) busy.set(name, known ? Data(*alone) : Data());
   }
+  Data conditions = Data::list();
+  for (const std::string& condition : predict::time_conditions(timed.prediction, timed.plan, timed.cluster)) {
+    conditions.add(condition);
+  }
   result.set("step_seconds", known ? Data(time.seconds) : Data())
       .set("time_not_known",
            known ? Data() : Data(predict::why_no_time(timed.prediction, timed.plan, timed.cluster)))
+      .set("time_conditions", std::move(conditions))
       .set("exposed_seconds", std::move(exposed))
       .set("busy_seconds", std::move(busy));
   const std::optional<TrainingMetrics> metrics = metrics_of(timed);
@@ -204,15 +226,16 @@ void add_speed(std::vector<Block>& blocks, const TimedPlan& timed) {
     blocks.emplace_back(Paragraph{no_time_sentence(timed)});
     return;
   }
-  blocks.emplace_back(time_table(timed.prediction.time));
+  blocks.emplace_back(time_table(timed));
   blocks.emplace_back(Paragraph{exposed_text(timed.prediction.time)});
-  blocks.emplace_back(speed_table(*metrics));
-  add_training(blocks, *metrics, timed.goal);
+  blocks.emplace_back(speed_table(timed, *metrics));
+  add_training(blocks, *metrics, timed);
 }
 
 std::string no_time_sentence(const TimedPlan& timed) {
-  return fmt::format("The time of a step is not known: {}.",
-                     predict::why_no_time(timed.prediction, timed.plan, timed.cluster));
+  const std::string reason = predict::why_no_time(timed.prediction, timed.plan, timed.cluster);
+  if (timed.prediction.does_not_fit()) return fmt::format("No time and no cost are given: {}.", reason);
+  return fmt::format("The time of a step is not known: {}.", reason);
 }
 
 Cell four_digits(double value, double scale) {

@@ -20,7 +20,9 @@ describe::ResolvedPlan resolve(const Run& run, describe::PlanOptions options, co
     if (gpus % per_node != 0) throw NotModelled{"GPUs are not a multiple of a node's"};
     options.nodes = gpus / per_node;
   }
-  return describe::resolve_plan(options, model, preset.device.name);
+  describe::ResolvedPlan resolved = describe::resolve_plan(options, model, preset.device.name);
+  resolved.cluster.node.reset();  // apply_interconnect describes the run's own, by what the file says
+  return resolved;
 }
 
 // A preset that cannot be read is our own defect, not a property of the run.

@@ -151,7 +151,7 @@ std::string engine_of(const Run& run) {
   if (mentions(run.sharding, "llm.c")) return "native";
   if (is_megatron && mentions(run.notes, "Megatron 1.1.5")) return "megatron-v1";
   if ((is_megatron || is_deepspeed) && is_before(run.date, "2021")) return "megatron-v1";
-  if (is_megatron) return "megatron";
+  if (is_megatron) return run.zero_stage.value_or(0) > 1 ? "megatron-deepspeed" : "megatron";
   if (is_deepspeed) return "deepspeed";
   if (run.source == "llm-foundry") return "llm-foundry";
   if (mentions(run.sharding, "FSDP")) return "fsdp2";

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,6 +118,23 @@ void check_offload(const Plan& plan, Problems& problems) {
   }
 }
 
+// The nearest stage that the engine has; of two, the one that shards more.
+int nearest_stage(const std::vector<int>& stages, int wanted) {
+  int nearest = stages.front();
+  for (const int stage : stages) {
+    if (std::abs(stage - wanted) <= std::abs(nearest - wanted)) nearest = stage;
+  }
+  return nearest;
+}
+
+void check_stage(const Plan& plan, Problems& problems) {
+  const std::vector<int>& stages = plan.engine.stages;
+  if (std::find(stages.begin(), stages.end(), plan.zero_stage) != stages.end()) return;
+  refuse(problems, "zero",
+         fmt::format("found \"{}\", expected a stage that {} has: {}; nearest: {}", plan.zero_stage,
+                     plan.engine.name, fmt::join(stages, ", "), nearest_stage(stages, plan.zero_stage)));
+}
+
 struct Product {
   std::string_view key;
   std::string what;
@@ -178,6 +197,7 @@ void check_plan(const Plan& plan, const Model& model, Problems& problems) {
   }
   check_activations(plan, model, problems);
   check_offload(plan, problems);
+  check_stage(plan, problems);
   check_sizes(plan, model, problems);
 }
 

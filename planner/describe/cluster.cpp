@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,8 @@ namespace {
 using Count = std::optional<std::int64_t>;
 
 constexpr std::int64_t kMostDevices = 1'000'000'000;
+// As many as the slots of the common servers for PCIe cards, and as one board of OAM or SXM modules.
+constexpr std::int64_t kDevicesOfUnknownNode = 8;
 
 [[noreturn]] void refuse(std::string option, std::string message) {
   throw ConfigurationError(Problem{std::move(option), 0, "", std::move(message)});
@@ -39,15 +42,36 @@ HardwareDescription read_argument(const std::string& argument) {
                                 "a device, node or cluster preset, or a YAML file"));
 }
 
-// A device alone is put into as many nodes as asked for, with the devices spread evenly.
+// A device alone is put into its usual nodes, or into nodes of up to kDevicesOfUnknownNode where no shipped
+// node has it: the devices are spread evenly over as many nodes as asked for, else over the fewest. Ranks on
+// processors stay in one machine.
 void arrange_devices(Cluster& cluster, Count nodes, Count gpus) {
-  cluster.nodes = nodes.value_or(1);
-  const std::int64_t total = gpus.value_or(cluster.nodes);
+  const bool is_host = cluster.device.capacity.from_host_memory;
+  const std::string& usual = cluster.device.usual_node;
+  if (!is_host && !usual.empty()) cluster.node = find_node(usual);
+  const std::int64_t most = cluster.node ? cluster.node->devices : kDevicesOfUnknownNode;
+  const std::int64_t total = gpus.value_or(nodes.value_or(1));
+  std::int64_t per_node = is_host ? total : std::min(total, most);
+  while (total % per_node != 0) --per_node;
+  cluster.nodes = nodes.value_or(total / per_node);
   if (total % cluster.nodes != 0) {
     refuse("--gpus", fmt::format("found {}, expected a multiple of the {} nodes ({} / {} leaves {})", total,
                                  cluster.nodes, total, cluster.nodes, total % cluster.nodes));
   }
   cluster.devices_per_node = total / cluster.nodes;
+  if (is_host) return;
+  if (!cluster.node) {
+    cluster.assumed_node = {
+        fmt::format("{} x {}", cluster.nodes, cluster.devices_per_node),
+        fmt::format("no shipped node has this device: at most {} in one, and no network between nodes",
+                    most)};
+    return;
+  }
+  if (cluster.devices_per_node > most) {
+    refuse("--gpus", fmt::format("found {}, expected at most {} nodes x {} devices of {} = {}", total,
+                                 cluster.nodes, most, usual, cluster.nodes * most));
+  }
+  cluster.assumed_node = {usual, cluster.device.usual_node_reason};
 }
 
 void arrange_nodes(Cluster& cluster, std::int64_t default_nodes, Count nodes, Count gpus) {

@@ -100,6 +100,8 @@ struct Device {
   std::vector<AttainedMatmul> attained_matmul;
   std::vector<AttainedCollective> attained_collectives;  // on one node
   std::vector<CalibratedRates> calibrated;               // by devices at work at once
+  std::string usual_node;         // the node preset that stands for a device asked for alone; may be empty
+  std::string usual_node_reason;  // why that one
 };
 
 enum class Fabric { nvswitch, cube_mesh, pcie, infinity_fabric, shared_memory };
@@ -129,8 +131,14 @@ struct HardwareDescription {
   std::string source;  // file it was read from
 };
 
-// What --hw names, resolved: `nodes` nodes with `devices_per_node` devices in use. A bare device is a node of
-// one kind of device with as many as asked for.
+// How the nodes of a device that was asked for alone were chosen.
+struct AssumedNode {
+  std::string name;    // "dgx-a100", or what the node is taken to be
+  std::string reason;  // half a sentence
+};
+
+// What --hw names, resolved: `nodes` nodes with `devices_per_node` devices in use. A device asked for alone is
+// put into its usual nodes, and `assumed_node` says so.
 struct Cluster {
   std::string name;
   Device device;
@@ -138,6 +146,7 @@ struct Cluster {
   std::int64_t nodes = 1;
   std::int64_t devices_per_node = 1;
   std::string description_source;
+  std::optional<AssumedNode> assumed_node;        // of a device that was asked for alone, unless it is a CPU
   std::optional<Figure> given_host_memory_bytes;  // of a node, by --host-memory: goes before the description
 
   // Of a node; null where nobody described it.

@@ -132,6 +132,18 @@ void read_attained_matmul(MapReader& device, std::vector<AttainedMatmul>& attain
   }
 }
 
+// `usual_node: {name:, reason:}`.
+void read_usual_node(MapReader& reader, Device& device) {
+  const Value* map = reader.map("usual_node");
+  if (map == nullptr) return;
+  MapReader node(*map, reader.source(), reader.dotted("usual_node"), reader.problems());
+  node.missing("name", "the name of a node");
+  node.missing("reason", "why this node stands for the device");
+  device.usual_node = node.string("name").value_or("");
+  device.usual_node_reason = node.string("reason").value_or("");
+  node.finish();
+}
+
 }  // namespace
 
 Bytes Capacity::usable_bytes() const {
@@ -188,6 +200,7 @@ Device read_device(MapReader& reader) {
   device.attained_collectives = read_attained_collectives(reader);
   device.calibrated = read_calibrated(reader);
   reader.ignore("attention_attained");
+  read_usual_node(reader, device);
   return device;
 }
 

@@ -1,7 +1,13 @@
 #include "planner/describe/engine.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <utility>
+
 #include "planner/describe/embedded.hpp"
 #include "planner/describe/named_description.hpp"
+#include "planner/describe/quantity.hpp"
 
 namespace zeroplan::describe {
 namespace {
@@ -42,6 +48,27 @@ void read_integer(MapReader& map, std::string_view key, std::int64_t minimum, st
 void read_real(MapReader& map, std::string_view key, double minimum, double maximum, double& field) {
   read_figure(map, key,
               [&](MapReader& figure) { field = figure.real("value", minimum, maximum).value_or(field); });
+}
+
+// ZeRO stages, ascending.
+void read_stages(MapReader& map, std::vector<int>& stages) {
+  constexpr std::int64_t kLastStage = 3;
+  read_figure(map, "stages", [&](MapReader& figure) {
+    const Value* list = figure.list("value");
+    if (list == nullptr) return;
+    std::vector<int> read;
+    for (const Value& item : list->items) {
+      try {
+        read.push_back(static_cast<int>(parse_integer(item.text, 0, kLastStage)));
+      } catch (const std::invalid_argument& error) {
+        return figure.problem("value", error.what());
+      }
+    }
+    if (read.empty() || std::adjacent_find(read.begin(), read.end(), std::greater_equal<>()) != read.end()) {
+      return figure.problem("value", "expected ZeRO stages in ascending order, at least one");
+    }
+    stages = std::move(read);
+  });
 }
 
 }  // namespace
@@ -89,6 +116,8 @@ Engine read_engine_yaml(const Document& document) {
   read_real(map, "host_factor", 1, 10, engine.host_factor);
   read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);
   read_flag(map, "partitioned_loading", engine.partitioned_loading);
+  read_stages(map, engine.stages);
+  read_flag(map, "held_against_gpu_runs", engine.held_against_gpu_runs);
   map.finish();
   problems.throw_if_any();
   return engine;

@@ -60,6 +60,10 @@ struct Engine {
   // With accumulation over micro-batches below stage 2, the two parts of a tied table's gradient are added
   // apart before they join the accumulated one.
   bool tied_gradient_apart = false;
+  // ZeRO stages that the engine has.
+  std::vector<int> stages{0, 1, 2, 3};
+  // Its times and memory are held against runs on GPUs; docs/accuracy.md has them.
+  bool held_against_gpu_runs = false;
   // Memory the allocator holds beyond what was asked for at the peak, as a fraction (fragmentation,
   // rounding).
   double allocator_slack = 0;

@@ -118,7 +118,7 @@ std::vector<Row> make_rows() {
       {{"overlap", "on|off",
         "data-parallel traffic of forward and backward beside the kernels (default: the engine's)"},
        BooleanField{&O::overlap}},
-      {{"engine", "NAME", fmt::format("{} (default native)", fmt::join(engine_names(), ", "))},
+      {{"engine", "NAME", fmt::format("{} (default deepspeed on GPUs, native on processors)", fmt::join(engine_names(), ", "))},
        NameField{&O::engine, check_engine}},
       {{"reserve", "SIZE", "memory to leave free on each device (default 0)"}, BytesField{&O::reserve, 0}},
       {{"host_memory", "SIZE", "memory of each node's processors (default: what the machine's file says)"},

@@ -180,7 +180,7 @@ void resolve_activations(Resolution& resolution, const Model& model) {
   resolve_switch(resolution, "dropout", options.dropout, plan.dropout, "no masks");
 }
 
-void resolve_names(Resolution& resolution) {
+void resolve_names(Resolution& resolution, const Device* device) {
   const PlanOptions& options = resolution.options;
   const auto find = [&](const auto& finder, const std::string& name, auto& field) {
     try {
@@ -190,9 +190,17 @@ void resolve_names(Resolution& resolution) {
     }
   };
   find(find_optimizer, options.optimizer.value_or("adam"), resolution.plan.optimizer);
-  find(find_engine, options.engine.value_or("native"), resolution.plan.engine);
+  // Processors run zeroplan's own executor. On a GPU the answer is for an engine that people have there and
+  // that is held against published runs.
+  const bool on_gpus = device != nullptr && !device->capacity.from_host_memory;
+  const std::string engine = on_gpus ? "deepspeed" : "native";
+  find(find_engine, options.engine.value_or(engine), resolution.plan.engine);
   if (!options.optimizer) resolution.assume("optimizer", "adam", "the usual choice");
-  if (!options.engine) resolution.assume("engine", "native", "zeroplan's own executor");
+  if (!options.engine) {
+    resolution.assume("engine", engine,
+                      on_gpus ? "in wide use on GPUs, and held against published runs"
+                              : "zeroplan's own executor, which runs on processors");
+  }
 }
 
 // Parameters of one tensor-parallel rank: the gradient is as large.
@@ -334,7 +342,7 @@ ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const 
   if (resolution.problems.empty()) resolve_batch(resolution);
   resolve_sequence(resolution, model);
   resolve_precision(resolution, cluster ? &cluster->device : nullptr);
-  resolve_names(resolution);
+  resolve_names(resolution, cluster ? &cluster->device : nullptr);
   resolve_zero(resolution);
   resolve_activations(resolution, model);
   check_plan(resolution.plan, model, resolution.problems);

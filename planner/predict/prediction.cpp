@@ -101,7 +101,7 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
 
 std::optional<TrainingStep> training_step(const Prediction& prediction, const Plan& plan,
                                           const describe::Device& device) {
-  if (!prediction.time.is_known()) return std::nullopt;
+  if (!has_time(prediction)) return std::nullopt;
   const std::optional<Figure>& peak = peak_tflops(device, plan.precision);
   return TrainingStep{prediction.time.seconds, prediction.work, prediction.program.tokens_per_step,
                       plan.global_batch(),     plan.devices(),  peak ? peak->value * kTera : 0,
@@ -109,6 +109,7 @@ std::optional<TrainingStep> training_step(const Prediction& prediction, const Pl
 }
 
 std::string why_no_time(const Prediction& prediction, const Plan& plan, const Cluster& cluster) {
+  if (prediction.does_not_fit()) return "the plan does not fit";
   if (prediction.time.is_known()) return {};
   if (prediction.program.states_only) return "only the number of parameters is known";
   const KernelRates rates = kernel_rates(cluster.device, plan);
@@ -119,7 +120,31 @@ std::string why_no_time(const Prediction& prediction, const Plan& plan, const Cl
   if (rates.memory_bytes_per_s <= 0) {
     return fmt::format("the description of {} has no memory bandwidth", cluster.device.name);
   }
+  const bool has_network =
+      cluster.node && cluster.node->internode_gbytes_per_s && cluster.node->internode_gbytes_per_s->value > 0;
+  if (cluster.nodes > 1 && !has_network) {
+    return fmt::format("the network between the {} nodes of {} is not described", cluster.nodes,
+                       cluster.name);
+  }
   return fmt::format("the links between the devices of {} are not described", cluster.name);
+}
+
+bool is_unproven(const describe::Engine& engine, const describe::Device& device) {
+  return !device.capacity.from_host_memory && !engine.held_against_gpu_runs;
+}
+
+std::vector<std::string> time_conditions(const Prediction& prediction, const Plan& plan,
+                                         const Cluster& cluster) {
+  std::vector<std::string> conditions;
+  if (!has_time(prediction)) return conditions;
+  if (prediction.verdict == Verdict::cannot_say) {
+    conditions.emplace_back("they hold only if the plan fits, which cannot be said");
+  }
+  if (is_unproven(plan.engine, cluster.device)) {
+    conditions.push_back(
+        fmt::format("{} has not run on GPUs, and no run stands behind its pace", plan.engine.name));
+  }
+  return conditions;
 }
 
 }  // namespace zeroplan::predict

@@ -53,12 +53,26 @@ struct Prediction {
 Prediction predict(const describe::Model& model, const describe::Plan& plan,
                    const describe::Cluster& cluster);
 
-// The step of a prediction, for training_metrics(); nothing where its time is not known.
+// Whether the times, rates and costs of a prediction are worth telling: they are known, and the plan is not
+// known not to fit.
+inline bool has_time(const Prediction& prediction) {
+  return prediction.time.is_known() && !prediction.does_not_fit();
+}
+
+// The step of a prediction, for training_metrics(); nothing without has_time().
 std::optional<TrainingStep> training_step(const Prediction& prediction, const describe::Plan& plan,
                                           const describe::Device& device);
 
-// Why the time of a step is not known, as half a sentence; empty where it is.
+// Why there is no time, as half a sentence; empty with has_time().
 std::string why_no_time(const Prediction& prediction, const describe::Plan& plan,
                         const describe::Cluster& cluster);
+
+// What the times of a plan, where there are any, hold under only; each a sentence without its full stop.
+std::vector<std::string> time_conditions(const Prediction& prediction, const describe::Plan& plan,
+                                         const describe::Cluster& cluster);
+
+// Whether what an engine does on this machine was never held against a run there: a GPU, and an engine that
+// has not run on one.
+bool is_unproven(const describe::Engine& engine, const describe::Device& device);
 
 }  // namespace zeroplan::predict

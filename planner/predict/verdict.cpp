@@ -39,7 +39,7 @@ std::vector<Missing> missing_of(const Prediction& prediction, const Cluster& clu
     missing.push_back({std::string(kHostMemory),
                        fmt::format("the host memory of a node of {} is not described, and the plan keeps {} "
                                    "a node there",
-                                   cluster.name, host_needed(prediction)),
+                                   cluster.node ? cluster.node->name : cluster.name, host_needed(prediction)),
                        "--host-memory SIZE, or host_memory_gib in the machine's file"});
   }
   return missing;

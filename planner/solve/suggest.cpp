@@ -23,6 +23,10 @@ struct Combination {
   Bytes peak = 0;
   bool fits = false;
 
+  bool has(ChangeKind kind) const {
+    return std::any_of(steps.begin(), steps.end(), [kind](const Step& step) { return step.kind == kind; });
+  }
+
   void take(ChangeKind kind, Change change) {
     std::erase_if(steps, [kind](const Step& step) { return replaces(kind, step.kind); });
     steps.push_back({kind, std::move(change.what), std::move(change.cost)});
@@ -107,19 +111,25 @@ struct Searcher {
   // does not hold. `with_unknown_host`: memory that is not described is taken to be enough.
   Combination climb(const std::vector<ChangeKind>& kinds, Bytes start_peak, bool with_unknown_host) const {
     Combination combination{start.plan, {}, start_peak, false};
-    for (const ChangeKind kind : kinds) {
-      std::optional<Change> best;
-      for (Change& change : changes(kind, combination.plan, start.cluster)) {
-        const std::optional<predict::Prediction> prediction = try_plan(change.plan);
-        if (!prediction || prediction->peak_bytes >= combination.peak) continue;
-        if (!predict::host_holds(*prediction).value_or(with_unknown_host)) continue;
-        combination.peak = prediction->peak_bytes;
-        combination.fits = with_unknown_host ? !prediction->does_not_fit() : is_yes(*prediction);
-        best = std::move(change);
+    // What did not lower the peak may do so when another change has moved it.
+    for (bool goes_on = true; goes_on && !combination.fits;) {
+      goes_on = false;
+      for (const ChangeKind kind : kinds) {
+        if (combination.has(kind)) continue;
+        std::optional<Change> best;
+        for (Change& change : changes(kind, combination.plan, start.cluster)) {
+          const std::optional<predict::Prediction> prediction = try_plan(change.plan);
+          if (!prediction || prediction->peak_bytes >= combination.peak) continue;
+          if (!predict::host_holds(*prediction).value_or(with_unknown_host)) continue;
+          combination.peak = prediction->peak_bytes;
+          combination.fits = with_unknown_host ? !prediction->does_not_fit() : is_yes(*prediction);
+          best = std::move(change);
+          if (combination.fits) break;
+        }
+        goes_on = goes_on || best;
+        if (best) combination.take(kind, std::move(*best));
         if (combination.fits) break;
       }
-      if (best) combination.take(kind, std::move(*best));
-      if (combination.fits) break;
     }
     return combination;
   }

@@ -70,7 +70,7 @@ TEST_CASE("compare names the fastest row that fits, with its command") {
   std::string command;
   double most = 0;
   for (const json& row : answer["result"]["strategies"]) {
-    if (!row["fits"].get<bool>() || row["tokens_per_second"].get<double>() <= most) continue;
+    if (row["fits"] != true || row["tokens_per_second"].get<double>() <= most) continue;
     most = row["tokens_per_second"];
     command = row["command"];
     CHECK(row["fits"].get<bool>());

@@ -132,8 +132,61 @@ TEST_CASE("a device alone has as many as asked for") {
   CHECK(shape("v100-32gb", kUnset, 7) == Shape{1, 7});
   CHECK(shape("v100-32gb", 4, kUnset) == Shape{4, 1});
   CHECK(shape("v100-32gb", 4, 12) == Shape{4, 3});
+  CHECK(shape("v100-32gb", kUnset, 17) == Shape{17, 1});
+  CHECK(shape("v100-32gb", kUnset, 24) == Shape{2, 12});
   CHECK_SAYS(refusal("v100-32gb", 4, 13), "--gpus: found 13, expected a multiple of the 4 nodes");
   CHECK_SAYS(refusal("v100-32gb", 4, 3), "--gpus: found 3");
+}
+
+// NVLink does not reach beyond a node: 1,024 H100 are 128 nodes of eight.
+TEST_CASE("a device alone is put into its usual nodes, or into small ones without a network") {
+  const Cluster large = resolve_cluster("h100", kUnset, 1024);
+  CHECK(large.nodes == 128);
+  CHECK(large.devices_per_node == 8);
+  REQUIRE(large.node.has_value());
+  CHECK(large.node->name == "dgx-h100");
+  REQUIRE(large.assumed_node.has_value());
+  CHECK(large.assumed_node->name == "dgx-h100");
+  CHECK(!large.assumed_node->reason.empty());
+  CHECK_SAYS(refusal("h100", 1, 16),
+             "--gpus: found 16, expected at most 1 nodes x 8 devices of dgx-h100 = 8");
+
+  const Cluster consumer = resolve_cluster("rtx-4090", kUnset, 16);
+  CHECK(consumer.nodes == 2);
+  CHECK_FALSE(consumer.node.has_value());
+  REQUIRE(consumer.assumed_node.has_value());
+  CHECK_FALSE(resolve_cluster("dgx-h100", kUnset, kUnset).assumed_node.has_value());
+  CHECK_FALSE(resolve_cluster("cpu", kUnset, 64).assumed_node.has_value());
+  CHECK(shape("cpu", kUnset, 64) == Shape{1, 64});
+}
+
+TEST_CASE("the usual node of a device is a node of it") {
+  int with_node = 0;
+  for (const HardwareName& preset : preset_hardware_names()) {
+    if (preset.kind != HardwareName::Kind::device) continue;
+    CAPTURE(preset.name);
+    const Device device = find_device(preset.name);
+    CHECK(device.usual_node.empty() == device.usual_node_reason.empty());
+    if (device.usual_node.empty()) continue;
+    ++with_node;
+    CHECK(find_node(device.usual_node).device == preset.name);
+  }
+  CHECK(with_node >= 7);
+}
+
+TEST_CASE("every shipped node has its host memory, from a source") {
+  int nodes = 0;
+  for (const HardwareName& preset : preset_hardware_names()) {
+    if (preset.kind != HardwareName::Kind::node) continue;
+    ++nodes;
+    CAPTURE(preset.name);
+    const Node node = find_node(preset.name);
+    REQUIRE(node.host_memory_bytes.has_value());
+    CHECK(node.host_memory_bytes->source.size() > 20);
+    CHECK(node.host_memory_bytes->value >= 128 * kGB);
+    CHECK(node.host_memory_bytes->value <= 5000 * kGB);
+  }
+  CHECK(nodes == 24);
 }
 
 TEST_CASE("a node is used whole, several times, or in part when it is the only one") {
@@ -243,6 +296,7 @@ TEST_CASE("malformed descriptions: one clear problem with file, line and key eac
   CHECK_SAYS(reading(kDevice + "gemm_attained:\n  - {dtype: bf16, shape: x, source: x}\n"),
              "gemm_attained[0].tflops: missing");
   CHECK_SAYS(reading(kDevice + "gemm_attained: [fast]\n"), "gemm_attained[0]: ");
+  CHECK_SAYS(reading(kDevice + "usual_node: {name: dgx2}\n"), "usual_node.reason: missing");
 
   const std::string head = "schema: zeroplan.hardware/1\nname: x\n";
   CHECK_SAYS(reading(head + "kind: device\n"), "capacity: missing");

@@ -112,7 +112,8 @@ TEST_CASE("defaults are told as assumptions, values of the user are not") {
   CHECK(plain.plan.precision == Precision::fp16);  // no bf16 on Volta
   CHECK(plain.plan.zero_stage == 0);
   CHECK(plain.plan.optimizer.name == "adam");
-  CHECK(plain.plan.engine.name == "native");
+  CHECK(plain.plan.engine.name == "deepspeed");  // on GPUs one that people run there
+  CHECK(assumed(plain, "node") == "dgx2");
   for (const char* key :
        {"gpus", "dp", "tp", "zero", "micro_batch", "grad_accum", "seq", "dtype", "optimizer", "recompute",
         "attention", "dropout", "engine", "bucket", "contiguous_memory"}) {
@@ -123,12 +124,13 @@ TEST_CASE("defaults are told as assumptions, values of the user are not") {
       "gpus=2 dp=2 tp=1 zero=1 micro_batch=1 grad_accum=1 global_batch=2 seq=512 dtype=fp32 optimizer=sgd "
       "recompute=none "
       "attention=flash dropout=off engine=deepspeed bucket=1MiB contiguous_memory=on overlap=on",
-      "gpt2", "v100-32gb");
+      "gpt2", "dgx2");
   for (const Assumption& assumption : set.assumptions) FAIL_CHECK(assumption.key);
 
-  CHECK(plain.plan.contiguous_memory);
+  const ResolvedPlan native = resolved("engine=native", "gpt2", "v100-32gb");
+  CHECK(native.plan.contiguous_memory);
   CHECK_FALSE(resolved("engine=deepspeed", "gpt2", "v100-32gb").plan.contiguous_memory);
-  CHECK(plain.plan.overlap);
+  CHECK(native.plan.overlap);
   CHECK_FALSE(resolved("dp=2 zero=2 engine=deepspeed", "gpt2", "v100-32gb").plan.overlap);
   CHECK(resolved("dp=2 zero=3 engine=deepspeed", "gpt2", "v100-32gb").plan.overlap);
   CHECK(assumed(resolved("dp=2 zero=2 engine=deepspeed", "gpt2", "v100-32gb"), "overlap") == "off");
@@ -136,6 +138,8 @@ TEST_CASE("defaults are told as assumptions, values of the user are not") {
   CHECK(resolved("", "llama3-8b", "a100-80gb").plan.precision == Precision::bf16);
   CHECK(resolved("", "llama3-8b", "a100-80gb").plan.sequence == 4096);  // the model takes 8192
   CHECK(resolved("", "gpt2", "cpu").plan.precision == Precision::fp32);
+  CHECK(resolved("", "gpt2", "cpu").plan.engine.name == "native");
+  CHECK(assumed(resolved("", "gpt2", "cpu"), "engine") == "native");
   CHECK(contains(assumed(resolved("dtype=bf16", "gpt2", "v100-32gb"), "dtype"), "bf16"));
   CHECK(assumed(resolved("dtype=bf16", "gpt2", "a100-80gb"), "dtype").empty());
 }
@@ -152,7 +156,7 @@ TEST_CASE("what one choice needs is chosen with it") {
 }
 
 TEST_CASE("the bucket: the engine's, the user's, automatic, and never larger than the gradient") {
-  CHECK(resolved("", "gpt2-xl", "v100-32gb").plan.bucket_bytes == 64 * kMiB);
+  CHECK(resolved("engine=native", "gpt2-xl", "v100-32gb").plan.bucket_bytes == 64 * kMiB);
   CHECK(resolved("bucket=1MiB", "gpt2-xl", "v100-32gb").plan.bucket_bytes == kMiB);
   // 124,439,808 parameters of GPT-2 in fp16; DeepSpeed's bucket is 1 GB.
   const ResolvedPlan capped = resolved("engine=deepspeed seq=1024", "gpt2", "v100-32gb");
@@ -171,6 +175,21 @@ TEST_CASE("the bucket: the engine's, the user's, automatic, and never larger tha
   CHECK(contains(refusal("bucket=1MiB constant_buffers=off", "gpt2", "v100-32gb"), "--bucket: "));
 }
 
+TEST_CASE("an engine refuses a stage that it does not have, with the nearest that it has") {
+  const auto said = [](const std::string& words) { return refusal("dp=8 " + words, "gpt2", "dgx-a100"); };
+  CHECK(
+      contains(said("engine=fsdp2 zero=1"), "--zero: found \"1\", expected a stage that fsdp2 has: 0, 2, 3"));
+  CHECK(contains(said("engine=fsdp2 zero=1"), "nearest: 2"));
+  CHECK(contains(said("engine=llm-foundry zero=1"), "nearest: 2"));
+  for (const char* zero : {"2", "3"}) {
+    CHECK(contains(said(std::string("engine=megatron zero=") + zero), "that megatron has: 0, 1; nearest: 1"));
+  }
+  for (const char* words : {"engine=fsdp2 zero=2", "engine=fsdp2 zero=3", "engine=megatron zero=1",
+                            "engine=deepspeed zero=1", "engine=megatron-deepspeed zero=3"}) {
+    CHECK(said(words).empty());
+  }
+}
+
 TEST_CASE("a reserve leaves something") {
   CHECK(resolved("reserve=30GB", "gpt2", "v100-32gb").plan.reserve_bytes == 30'000'000'000);
   CHECK(contains(refusal("reserve=40GB", "gpt2", "v100-32gb"), "--reserve: found \"40000000000\""));
@@ -186,6 +205,9 @@ TEST_CASE("problems stand where the value was written, all in one pass") {
   const PlanFile file = read_plan_yaml(parse_yaml("zero: 0\noffload: all\nseq: 4096\n", "mine.yaml"));
   const PlanOptions options = merge(file.options, options_of("tp=5 gpus=7"));
   const std::string text = problems_of([&] { resolve_plan(options, resolve_model("gpt2"), "v100-32gb"); });
+  const PlanFile stage = read_plan_yaml(parse_yaml("engine: fsdp2\nzero: 1\n", "mine.yaml"));
+  CHECK(contains(problems_of([&] { resolve_plan(stage.options, resolve_model("gpt2"), "dgx-a100"); }),
+                 "mine.yaml:2: zero: found \"1\", expected a stage that fsdp2 has"));
   CHECK(contains(text, "mine.yaml:2: offload: found \"all\" with zero 0"));
   CHECK(contains(text, "mine.yaml:3: seq: found \"4096\""));
   CHECK(contains(text, "--gpus: 7 GPUs are not a multiple of --tp 5"));

@@ -43,7 +43,7 @@ TEST_CASE("every kind of plan agrees with its prediction") {
         "--gpus 4 --tp 2 --zero 3 --recompute full --partition-activations --offload-activations",
         "--gpus 2 --zero 3 --offload all --dtype fp16", "--gpus 2 --zero 2 --contiguous-memory=off",
         "--gpus 4 --tp 4 --recompute selective --attention materialized",
-        "--gpus 2 --zero 1 --hw v100-32gb --optimizer sgd-momentum"}) {
+        "--gpus 2 --zero 1 --hw v100-32gb --engine native --optimizer sgd-momentum"}) {
     const json record = record_of(plan);
     CHECK(record["schema"] == "zeroplan.validation/1");
     CHECK(record["outcome"] == "agrees");

@@ -63,6 +63,67 @@ TEST_CASE("states in a host memory that is not described: it cannot be said") {
   CHECK(prediction.missing[0].how.find("--host-memory") != std::string::npos);
 }
 
+// The finding: 2,602 GiB were said to fit a DGX A100, whose own submissions to MLPerf state 2 TB.
+TEST_CASE("GPT-3 with everything offloaded does not fit one DGX A100, by its host memory") {
+  const describe::Model model = describe::resolve_model("gpt3-175b");
+  for (const char* engine : {"native", "deepspeed"}) {
+    describe::PlanOptions options = gpt3_offloaded().options;
+    options.engine = engine;
+    const describe::ResolvedPlan resolved = describe::resolve_plan(options, model, "dgx-a100");
+    const Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
+    CHECK(prediction.verdict == Verdict::does_not_fit);
+    CHECK(prediction.verdict_reason.find("host memory") != std::string::npos);
+  }
+}
+
+TEST_CASE("what an engine says of GPUs is marked where it has not run on one") {
+  const auto conditions = [](const std::string& engine, const std::string& hardware) {
+    describe::PlanOptions options;
+    options.engine = engine;
+    const describe::Model model = describe::resolve_model("gpt2");
+    const describe::ResolvedPlan resolved = describe::resolve_plan(options, model, hardware);
+    const Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
+    return predict::time_conditions(prediction, resolved.plan, resolved.cluster);
+  };
+  REQUIRE(conditions("native", "dgx-a100").size() == 1);
+  CHECK(conditions("native", "dgx-a100")[0].starts_with("native has not run on GPUs"));
+  CHECK(conditions("deepspeed", "dgx-a100").empty());
+  CHECK(conditions("native", "cpu").empty());
+}
+
+// 64 H100 over nodes of eight cannot be as fast as 64 on one switch; a device without a shipped node has no
+// network, so it has no time over nodes.
+TEST_CASE("a device alone is as fast as its usual nodes, and has no time over nodes that nobody described") {
+  const describe::Model model = describe::resolve_model("llama2-7b");
+  const auto on = [&](const std::string& hardware) {
+    describe::PlanOptions options;
+    options.zero = 3;
+    options.gpus = 64;
+    options.recompute = describe::Recompute::full;
+    return describe::resolve_plan(options, model, hardware);
+  };
+  const auto seconds_on = [&](const std::string& hardware) {
+    const describe::ResolvedPlan resolved = on(hardware);
+    return predict::predict(model, resolved.plan, resolved.cluster).time.seconds;
+  };
+  CHECK(seconds_on("h100") == seconds_on("dgx-h100"));
+  const describe::ResolvedPlan apart = on("rtx-4090");
+  const Prediction prediction = predict::predict(model, apart.plan, apart.cluster);
+  REQUIRE(prediction.fits());
+  CHECK_FALSE(prediction.time.is_known());
+  CHECK(predict::why_no_time(prediction, apart.plan, apart.cluster) ==
+        "the network between the 8 nodes of rtx-4090 is not described");
+}
+
+TEST_CASE("a plan that does not fit has no time, rate or cost") {
+  const describe::Model model = describe::resolve_model("llama2-70b");
+  const describe::ResolvedPlan resolved = describe::resolve_plan({}, model, "rtx-4090");
+  const Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
+  REQUIRE(prediction.does_not_fit());
+  CHECK_FALSE(predict::training_step(prediction, resolved.plan, resolved.cluster.device).has_value());
+  CHECK(predict::why_no_time(prediction, resolved.plan, resolved.cluster) == "the plan does not fit");
+}
+
 TEST_CASE("a node with too little host memory is a no, with enough a yes") {
   Question question = gpt3_offloaded();
   question.host_memory = 2000 * kGB;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "planner/solve/suggest.hpp"
+
 using namespace zeroplan;
 
 namespace {
@@ -109,4 +111,19 @@ TEST_CASE("the fastest is one that fits, and none that fits has more tokens per 
   // A model of which only the number of parameters is known has no time.
   CHECK(solve::fastest_that_fits(
             solve::strategies(describe::resolve_model("params=7.5B"), options, "dgx-h100")) == nullptr);
+}
+
+TEST_CASE("a stage that the engine does not have is a row that says so, and no suggestion") {
+  const describe::Model model = describe::resolve_model("llama2-7b");
+  describe::PlanOptions options;
+  options.engine = "fsdp2";
+  const auto rows = solve::strategies(model, options, "dgx-a100");
+  CHECK(!row_of(rows, "ZeRO-1").prediction);
+  CHECK(row_of(rows, "ZeRO-1").not_possible.find("a stage that fsdp2 has: 0, 2, 3") != std::string::npos);
+  CHECK(row_of(rows, "ZeRO-2").prediction.has_value());
+
+  options.engine = "megatron";
+  const auto found = solve::suggest(model, options, "dgx-a100", 10);
+  CHECK(!found.empty());
+  for (const solve::Suggestion& suggestion : found) CHECK(suggestion.options.zero.value_or(0) <= 1);
 }

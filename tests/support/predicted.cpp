@@ -16,7 +16,10 @@ Prediction predict_resolved(const std::string& model, const describe::ResolvedPl
 
 describe::ResolvedPlan planned(const std::string& model, const std::string& words,
                                const std::string& hardware) {
-  return testing::resolved(words, model, hardware);
+  // Formulas are those of the native engine where a test names no other.
+  const bool named = words.find("engine=") != std::string::npos;
+  return testing::resolved(named ? words : words + (words.empty() ? "" : " ") + "engine=native", model,
+                           hardware);
 }
 
 Prediction predicted(const std::string& model, const std::string& words, const std::string& hardware) {

@@ -42,7 +42,7 @@ struct Constant {
   Field field;  // null: what an architecture sustains of its products' rate
   double first, most;
 };
-constexpr const char* kMegatron = "megatron, megatron-v1";
+constexpr const char* kMegatron = "megatron, megatron-deepspeed, megatron-v1";
 constexpr const char* kPyTorch = "deepspeed, fsdp2, llm-foundry, pytorch";
 constexpr std::array<Constant, 11> kConstants{
     {{kMegatron, "matmul_fraction", &describe::Engine::matmul_fraction, 0.9, 1},
