@@ -233,6 +233,8 @@ TEST_CASE("a model that is not there is answered with the ways to one") {
   const TemporaryFolder folder;
   std::ofstream(folder.file("config.json")) << R"({"model_type": "mamba", "hidden_size": 64})";
   CHECK(has(refused("fit " + folder.file("config.json") + " --hw dgx2").err, "params=N"));
+}
+
 TEST_CASE("what cannot be said is neither yes nor no, and names what is missing") {
   const std::string states = "fit params=7.5B --hw dgx2 --gpus 64 --zero 3";
   CHECK(run_command(states).exit_code == 5);
