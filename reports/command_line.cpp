@@ -73,6 +73,7 @@ std::string command_line(std::string_view command, std::string_view model, std::
   line.add("--overlap", options.overlap);
   line.add("--engine", options.engine);
   line.add("--reserve", options.reserve);
+  line.add("--host-memory", options.host_memory);
   return line.text;
 }
 

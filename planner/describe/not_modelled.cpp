@@ -118,10 +118,9 @@ constexpr NotModelled kWords[] = {
     {engine, "deepspeed_chat deepspeedchat openrlhf verl trl", "a trainer of several models",
      "nearest: deepspeed, for one of its models"},
     {engine, "colossalai colossal_ai gemini", "Colossal-AI", "nearest: deepspeed"},
-    {engine, "nemo nemo_framework megatron_bridge megatron_core mcore megatron_fsdp mfsdp modelopt",
+    {engine, "nemo nemo_framework megatron_bridge megatron_core mcore modelopt",
      "this framework on Megatron Core", "nearest: megatron, which has stages 0 and 1"},
-    {engine, "megatron_deepspeed gpt_neox gptneox", "Megatron with DeepSpeed",
-     "nearest: megatron-v1, as of 2021, or deepspeed"},
+    {engine, "gpt_neox gptneox", "Megatron with DeepSpeed", "nearest: megatron-deepspeed"},
     {engine,
      "axolotl llama_factory llamafactory ms_swift swift xtuner accelerate transformers hf huggingface "
      "trainer",

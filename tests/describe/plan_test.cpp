@@ -34,7 +34,7 @@ TEST_CASE("a plan file sets every key that plan_keys lists") {
       "dtype: fp16\noptimizer: adamw\nrecompute: full\ncheckpoint_interval: 2\nattention: materialised\n"
       "dropout: on\npartition_activations: yes\noffload_activations: false\noffload: optimizer\n"
       "constant_buffers: true\nbucket: 64 MiB\ncontiguous_memory: off\noverlap: off\nengine: "
-      "deepspeed\nreserve: 1.5GB\n");
+      "deepspeed\nreserve: 1.5GB\nhost_memory: 512GiB\n");
   CHECK(file.model == "gpt2-xl");
   CHECK(file.hardware == "dgx2");
   const PlanOptions& options = file.options;
@@ -63,6 +63,7 @@ TEST_CASE("a plan file sets every key that plan_keys lists") {
   CHECK(options.overlap == false);
   CHECK(options.engine == "deepspeed");
   CHECK(options.reserve == 1'500'000'000);
+  CHECK(options.host_memory == 512 * kGiB);
 }
 
 TEST_CASE("keys have aliases, '-' and '_' are alike, null leaves a key open") {

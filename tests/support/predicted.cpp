@@ -18,8 +18,10 @@ describe::ResolvedPlan planned(const std::string& model, const std::string& word
                                const std::string& hardware) {
   // Formulas are those of the native engine where a test names no other.
   const bool named = words.find("engine=") != std::string::npos;
-  return testing::resolved(named ? words : words + (words.empty() ? "" : " ") + "engine=native", model,
-                           hardware);
+  return testing::resolved(named           ? words
+                           : words.empty() ? "engine=native"
+                                           : "engine=native " + words,
+                           model, hardware);
 }
 
 Prediction predicted(const std::string& model, const std::string& words, const std::string& hardware) {
