@@ -82,7 +82,8 @@ Judgement judge(const Prediction& prediction, const Cluster& cluster) {
   }
   const std::optional<Bytes> host = prediction.host_capacity_bytes;
   const auto host_reason = [&] {
-    return fmt::format("{} of host memory a node, and it has {:.1f} GiB", host_needed(prediction), gib(*host));
+    return fmt::format("{} of host memory a node, and it has {:.1f} GiB", host_needed(prediction),
+                       gib(*host));
   };
   if (!host_holds(prediction).value_or(true)) return {Verdict::does_not_fit, host_reason(), {}};
   if (std::vector<Missing> missing = missing_of(prediction, cluster); !missing.empty()) {
