@@ -67,8 +67,8 @@ TEST_CASE("a second signal ends a run at once") {
   const TemporaryFolder folder;
   // A step of hours: it is not awaited.
   const CommandResult result = run_shell(
-      kRun + "--grad-accum 10000000 --save '" + folder.file("state") + "' 2>'" + folder.file("log") +
-      "' & pid=$!; until grep -q Predicted '" + folder.file("log") +
+      kRun + "--grad-accum 1000000 --micro-batch 8 --save '" + folder.file("state") + "' 2>'" +
+      folder.file("log") + "' & pid=$!; until grep -q Predicted '" + folder.file("log") +
       "'; do kill -0 $pid || break; sleep 0.05; done; sleep 1; kill -TERM $pid; until grep -q second '" +
       folder.file("log") + "'; do kill -0 $pid || break; sleep 0.05; done; kill -TERM $pid; wait $pid");
   CHECK(result.exit_code == 143);
@@ -100,4 +100,29 @@ TEST_CASE("a signal that mpirun passes on ends its ranks after the same step") {
               folder.file("log"), "kill -USR1 $pid");
   check_record(folder.file("record"), "SIGUSR1", 2);
   check_state(folder.file("state"), folder.file("record"), "--gpus 2 --zero 2 ");
+}
+
+TEST_CASE("states are saved every so many steps, the last ones kept, and options that say nothing refused") {
+  const TemporaryFolder folder;
+  const std::string save = "--save '" + folder.file("state") + "' ";
+  const CommandResult result =
+      run_shell(kRun + "--gpus 2 --zero 1 --steps 6 --warm-up 1 --save-every 2 --keep 3 " + save);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  for (const char* kept : {"state", "state.step-4", "state.step-6", "state.step-7"}) {
+    CHECK(std::filesystem::exists(folder.file(kept)));
+  }
+  CHECK_FALSE(std::filesystem::exists(folder.file("state.step-2")));
+  CHECK(read_file(folder.file("state")) == read_file(folder.file("state.step-7")));
+  const CommandResult next =
+      run_shell(kRun + "--steps 1 --warm-up 0 --resume '" + folder.file("state.step-4") + "'");
+  CHECK(json::parse(next.out)["measured"]["steps"][0]["step"] == 5);
+  for (const char* wrong : {"--save-every 0 ", "--save-every 5x ", "--save-every m ", "--keep 0 "}) {
+    CAPTURE(wrong);
+    CHECK(run_shell(kRun + save + wrong).exit_code == 2);
+  }
+  const CommandResult alone = run_shell(kRun + "--save-every 10m --keep 2");
+  CHECK(alone.exit_code == 2);
+  CHECK(alone.err.find("--keep: is not used here; it is of --save") != std::string::npos);
+  CHECK(run_shell(kRun + "--save '" + folder.path() + "'").err.find("it is a folder") != std::string::npos);
 }
