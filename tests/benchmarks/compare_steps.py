@@ -1,5 +1,10 @@
 #!/usr/bin/python3
-"""Runs the training step's benchmark and its PyTorch counterpart in turns; prints medians and the ratio."""
+"""Runs the training step's benchmark and its PyTorch counterpart in turns; prints medians and the ratios.
+
+PyTorch's allocator gives memory back to the system and asks for it again in every step, and most of such a step is page
+faults; here it may keep what it has, as our arena does. Both must multiply with the same kernels of the same library:
+exit code 1 where they do not.
+"""
 import argparse
 import json
 import os
@@ -8,39 +13,83 @@ import statistics
 import subprocess
 import sys
 
+KEEP_BYTES = str(10 * 10**9)
+PYTORCH_ENVIRONMENT = {**os.environ, "MALLOC_TRIM_THRESHOLD_": KEEP_BYTES, "MALLOC_MMAP_THRESHOLD_": KEEP_BYTES}
 
-def seconds_of_zeroplan(program):
-    run = subprocess.run([program, "--benchmark_filter=^gpt2_step", "--benchmark_format=json"],
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True)
-    return json.loads(run.stdout)["benchmarks"][0]["median"]
+# Prints the file of the BLAS that is mapped, and the processor that its kernels are for where it is OpenBLAS.
+BLAS_OF_PROCESS = """
+import ctypes, os, sys
+if len(sys.argv) > 1:
+    ctypes.CDLL(sys.argv[1])
+else:
+    import torch
+files = {os.path.realpath(line.split()[-1]) for line in open("/proc/self/maps") if "blas" in line.split()[-1]}
+for file in sorted(files, key=lambda name: "openblas" not in name):
+    library = ctypes.CDLL(file)
+    if hasattr(library, "openblas_get_corename"):
+        library.openblas_get_corename.restype = ctypes.c_char_p
+        print(file, library.openblas_get_corename().decode())
+        break
+else:
+    print(*sorted(files))
+"""
 
 
-def seconds_of_pytorch():
+def output_of(*words, environment=None):
+    run = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True, env=environment)
+    return run.stdout
+
+
+def blas_of_zeroplan(program):
+    libraries = [line.split()[2] for line in output_of("ldd", program).splitlines() if "blas" in line and "=>" in line]
+    return output_of(sys.executable, "-c", BLAS_OF_PROCESS, libraries[0]).strip() if libraries else "linked in"
+
+
+def blas_of_pytorch():
+    return output_of(sys.executable, "-c", BLAS_OF_PROCESS, environment=PYTORCH_ENVIRONMENT).strip()
+
+
+def step_of_zeroplan(program):
+    """Median seconds of a step, and mean processor seconds."""
+    text = output_of(program, "--benchmark_filter=^gpt2_step", "--benchmark_format=json")
+    result = json.loads(text)["benchmarks"][0]
+    return result["median"], result["processor"]
+
+
+def step_of_pytorch():
     script = pathlib.Path(__file__).with_name("pytorch_step.py")
-    run = subprocess.run([sys.executable, str(script), "--warm-up=2", "--steps=5"],
-                         stdout=subprocess.PIPE, check=True, text=True)
-    return statistics.median(float(line) for line in run.stdout.split())
+    text = output_of(sys.executable, str(script), "--warm-up=2", "--steps=5", environment=PYTORCH_ENVIRONMENT)
+    steps = [[float(word) for word in line.split()] for line in text.splitlines()]
+    return statistics.median(step[0] for step in steps), statistics.mean(step[1] for step in steps)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="zeroplan_executor_benchmarks")
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
 
+    blas = {"zeroplan": blas_of_zeroplan(options.program), "PyTorch": blas_of_pytorch()}
     ours, theirs = [], []
     for turn in range(1, options.turns + 1):
-        ours.append(seconds_of_zeroplan(options.program))
-        theirs.append(seconds_of_pytorch())
-        print(f"turn {turn} of {options.turns}: zeroplan {ours[-1]:.3f} s, PyTorch {theirs[-1]:.3f} s",
+        ours.append(step_of_zeroplan(options.program))
+        theirs.append(step_of_pytorch())
+        print(f"turn {turn} of {options.turns}: zeroplan {ours[-1][0]:.3f} s, PyTorch {theirs[-1][0]:.3f} s",
               file=sys.stderr, flush=True)
 
     print(f"GPT-2 124M, 4 x 64 tokens, fp32, AdamW, {len(os.sched_getaffinity(0))} processors; "
-          f"of {options.turns} turns' medians of 5 steps:")
-    print(f"{'seconds a step':16} {'median':>8} {'fastest':>8} {'slowest':>8}")
-    for name, seconds in (("zeroplan", ours), ("PyTorch", theirs)):
-        print(f"{name:16} {statistics.median(seconds):8.3f} {min(seconds):8.3f} {max(seconds):8.3f}")
-    print(f"zeroplan / PyTorch, of the medians: {statistics.median(ours) / statistics.median(theirs):.2f}")
+          f"of {options.turns} turns' medians of 5 steps, PyTorch with its memory kept:")
+    print(f"{'seconds a step':16} {'median':>8} {'fastest':>8} {'slowest':>8} {'processor':>10}  BLAS")
+    median = {}
+    for name, turns in (("zeroplan", ours), ("PyTorch", theirs)):
+        seconds = [turn[0] for turn in turns]
+        median[name] = statistics.median(seconds), statistics.median(turn[1] for turn in turns)
+        print(f"{name:16} {median[name][0]:8.3f} {min(seconds):8.3f} {max(seconds):8.3f} {median[name][1]:10.3f}  {blas[name]}")
+    print(f"zeroplan / PyTorch, of the medians: {median['zeroplan'][0] / median['PyTorch'][0]:.2f}; of processor time, "
+          f"which a busy machine disturbs less: {median['zeroplan'][1] / median['PyTorch'][1]:.2f}")
+    if blas["zeroplan"] != blas["PyTorch"]:
+        print("the two did not multiply with the same kernels: the ratios compare libraries", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

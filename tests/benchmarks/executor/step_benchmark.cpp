@@ -1,4 +1,5 @@
 #include <benchmark/benchmark.h>
+#include <time.h>
 
 #include <algorithm>
 #include <string>
@@ -12,12 +13,19 @@
 
 // One training step of GPT-2 124M: forward, backward and Adam in fp32 on 4 sequences of 64 tokens, one rank,
 // a thread for every processor. scripts/benchmark_step lays it beside PyTorch's. Counters: seconds of a step
-// (median, fastest, slowest) and by instruction (mean), the products' operations and their rate over the
+// (median, fastest, slowest; "processor": of all threads together, mean) and by instruction (mean), the products' operations and their rate over the
 // median step.
 
 namespace {
 
 using namespace zeroplan;
+
+// Of all threads of this process so far.
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 void gpt2_step(benchmark::State& state) {
   const describe::Model model = describe::resolve_model("gpt2");
@@ -37,6 +45,7 @@ void gpt2_step(benchmark::State& state) {
     seconds_by_op = {};
     const Flops before = rank->device().product_flops();
     std::vector<double> seconds;
+    const double processor = processor_seconds();
     for (auto _ : state) {
       seconds.push_back(step());
       state.SetIterationTime(seconds.back());
@@ -46,6 +55,7 @@ void gpt2_step(benchmark::State& state) {
     state.counters["median"] = benchmarks::median(seconds);
     state.counters["fastest"] = *std::min_element(seconds.begin(), seconds.end());
     state.counters["slowest"] = *std::max_element(seconds.begin(), seconds.end());
+    state.counters["processor"] = (processor_seconds() - processor) / steps;
     state.counters["GFLOP"] = flops / 1e9;
     state.counters["GFLOP/s"] = flops / 1e9 / benchmarks::median(seconds);
     for (std::size_t op = 0; op < seconds_by_op.size(); ++op) {
