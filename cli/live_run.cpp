@@ -116,6 +116,7 @@ executor::TrainingJob job_of(const LiveRun& run) {
 std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan) {
   if (!model.is_shape()) return "only the number of parameters is known; running needs the model's shape";
   if (model.experts) return "experts are planned, but not run yet";
+  if (model.head_outputs > 0) return "the loss of a classifier is planned, but not run yet";
   if (model.query_key_norm != describe::QueryKeyNorm::none) {
     return "norms over query and key heads are planned, but not run yet";
   }

@@ -85,6 +85,17 @@ TEST_CASE("N15: a reward model has a score instead of the vocabulary") {
   CHECK(contains(notes_of(fit), "one score instead of a vocabulary"));
 }
 
+TEST_CASE("a classifier is planned and not run: its loss is another") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("config.json"))
+      << R"({"model_type": "llama", "architectures": ["LlamaForSequenceClassification"], "hidden_size": 64,
+            "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 1000, "intermediate_size": 128})";
+  const CommandResult result =
+      run_command("validate " + folder.file("config.json") + " --gpus 1 --seq 16 --dtype fp32 --steps 1");
+  CHECK(result.exit_code == 3);
+  CHECK(contains(unwrapped(result.out + result.err), "the loss of a classifier is planned, but not run yet"));
+}
+
 TEST_CASE("N16: sequence parallelism changes the degrees, so it is refused") {
   const CommandResult result = with_file("fit llama3-8b --hw dgx-h100 -f", "N16_ulysses.json");
   CHECK(result.exit_code == 2);
