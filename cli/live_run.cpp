@@ -23,6 +23,7 @@ using executor::Communicator;
 using executor::Launch;
 
 constexpr std::int64_t kMostThreadRanks = 1024;
+constexpr Bytes kThreadStackBytes = 10 * kMiB;  // glibc takes 8 by default, and some beside them
 
 // Ranks that share this host's memory and processors.
 std::int64_t ranks_here(const describe::Plan& plan, const Launch& launch) {
@@ -49,9 +50,11 @@ std::string pin_rank(const LiveRun& run, std::int64_t rank) {
 void limit_memory(const LiveRun& run) {
   const bool threads = run.launch.kind == Launch::Kind::threads;
   const Bytes share = describe::host_memory_bytes() / (threads ? 1 : ranks_here(run.plan, run.launch));
+  // The limit counts stacks as if they were used: those of a rank, of its heartbeat, and of its device.
+  const Bytes stacks = (threads ? run.plan.devices() : 1) * (threads_of_rank(run) + 2) * kThreadStackBytes;
   rlimit limit{};
   if (::getrlimit(RLIMIT_DATA, &limit) != 0) return;
-  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(executor::data_bytes() + share));
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(executor::data_bytes() + share + stacks));
   ::setrlimit(RLIMIT_DATA, &limit);
 }
 
@@ -61,7 +64,7 @@ executor::TrainingJob job_of(const LiveRun& run) {
   executor::TrainingJob job;
   job.tensor_parallel = plan.tensor_parallel;
   const executor::ArenaSize arena{run.prediction.memory.peak, run.prediction.memory.host_peak,
-                                  plan.contiguous_memory};
+                                  plan.contiguous_memory, true, plan.engine.alignment_bytes};
   job.plan = [&run, arena](program::RankPosition position) {
     return executor::RankPlan{program::compile(run.model, run.plan, position), arena};
   };
@@ -114,9 +117,18 @@ executor::TrainingJob job_of(const LiveRun& run) {
 }  // namespace
 
 std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan) {
+  if (plan.engine.arithmetic_only) {
+    return fmt::format("the engine {} is arithmetic, and no program that runs: it predicts only",
+                       plan.engine.name);
+  }
   if (!model.is_shape()) return "only the number of parameters is known; running needs the model's shape";
   if (model.experts) return "experts are planned, but not run yet";
   if (model.head_outputs > 0) return "the loss of a classifier is planned, but not run yet";
+  if (model.latent) return "latent attention is planned, but not run yet";
+  for (const describe::ExtraParameters& extra : model.extra) {
+    return fmt::format("the parameters {} are planned, but nothing is computed with them",
+                       zeroplan::quoted(extra.name));
+  }
   if (model.query_key_norm != describe::QueryKeyNorm::none) {
     return "norms over query and key heads are planned, but not run yet";
   }

@@ -175,6 +175,10 @@ std::vector<OptionSpec> validate_options() {
       {{"--threads"}, "threads", "N", "threads of a rank (default: the processors divided by the ranks)"},
       {{"--timeout"}, "timeout", "SECONDS", "longest wait for another rank (default 60)"},
       {{"--pin"}, "pin", "on|off", "each rank to cores of its own, where there are enough (default on)"},
+      {{"--against-one-rank"},
+       "against-one-rank",
+       "N",
+       "take the first N steps again on one rank, and compare losses and gradient norms"},
       {{"--force"}, "force", "", "run also what is predicted not to fit"},
   };
 }
@@ -246,6 +250,7 @@ LiveSettings read_live_settings(const Request& request) {
   settings.threads = static_cast<int>(reader.integer("threads", 1, kMaxThreads, 0));
   settings.timeout = std::chrono::seconds(reader.integer("timeout", 1, kMaxSeconds, 60));
   settings.pin = reader.boolean("pin", settings.pin);
+  settings.against_one_rank = reader.integer("against-one-rank", 1, kMaxSteps, 0);
   settings.force = reader.flag("force");
   reader.throw_if_any();
   return settings;

@@ -29,7 +29,8 @@ struct LiveSettings {
   std::int64_t loss_scale_window = 1000;
   int threads = 0;  // of a rank; 0: the processors divided by the ranks
   std::chrono::milliseconds timeout{60'000};
-  bool pin = true;  // ranks to cores, where they fit
+  bool pin = true;                    // ranks to cores, where they fit
+  std::int64_t against_one_rank = 0;  // steps that are taken again on one rank
   bool force = false;
 };
 

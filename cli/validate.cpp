@@ -6,6 +6,7 @@
 #include "cli/environment.hpp"
 #include "cli/live_run.hpp"
 #include "cli/live_settings.hpp"
+#include "cli/one_rank.hpp"
 #include "cli/options.hpp"
 #include "cli/output_file.hpp"
 #include "cli/ranks.hpp"
@@ -39,7 +40,7 @@ void require_same_ranks(const describe::Plan& plan, const Launch& launch) {
                   plan.devices(), plan.data_parallel, plan.tensor_parallel, launch.ranks)});
 }
 
-std::optional<std::string> refusal(const LiveRun& run) {
+std::optional<std::string> refusal(const LiveRun& run, const describe::Cluster& cluster) {
   if (std::optional<std::string> reason = cannot_run(run.model, run.plan)) return reason;
   if (run.settings.force) return std::nullopt;
   if (run.prediction.does_not_fit()) {
@@ -48,6 +49,7 @@ std::optional<std::string> refusal(const LiveRun& run) {
   if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch)) {
     return fmt::format("{}; --force runs it all the same", *reason);
   }
+  if (run.settings.against_one_rank > 0) return cannot_repeat(run, cluster);
   return std::nullopt;
 }
 
@@ -117,7 +119,7 @@ Answer validate(const Request& request) {
     return Answer{reports::validation_report(answer), exit_code_of(outcome)};
   };
   if (record != nullptr) record->write(reports::start_line(answer));
-  if (const std::optional<std::string> reason = refusal(run)) {
+  if (const std::optional<std::string> reason = refusal(run, resolved.cluster)) {
     return finish(RunOutcome::not_possible, *reason);
   }
   if (run.progress != nullptr)
@@ -126,7 +128,7 @@ Answer validate(const Request& request) {
     write_whole_file(request.out, reports::write(reports::validation_report(answer), request.format));
   }
   try {
-    const program::Measurement measurement = run_live(run);
+    program::Measurement measurement = run_live(run);
     if (speaks) answer.measurement = &measurement;
     if (measurement.interrupted_by != 0) {
       Answer interrupted = finish(RunOutcome::interrupted, speaks ? interruption(measurement, settings) : "");
@@ -134,6 +136,9 @@ Answer validate(const Request& request) {
       return interrupted;
     }
     if (!speaks) return finish(RunOutcome::agrees, "");
+    if (settings.against_one_rank > 0) {
+      measurement.one_rank = repeat_on_one_rank(run, resolved.cluster, settings.against_one_rank);
+    }
     return finish(reports::compare(prediction, measurement).ok() ? RunOutcome::agrees : RunOutcome::differs,
                   "");
   } catch (const ConfigurationError& error) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "executor/canary.hpp"
 #include "executor/error.hpp"
 
 namespace zeroplan::executor {
@@ -10,8 +13,19 @@ using program::Buffer;
 using program::BufferId;
 using program::Space;
 
+namespace {
+
+// Behind each instance of an observed block: a cache line, which keeps the alignment of kernels' vectors.
+constexpr Bytes kZoneBytes = 64;
+
+}  // namespace
+
 Arena::Arena(Device& device, const program::StepProgram& program, ArenaSize size)
-    : device_(device), program_(program), size_(size), instances_(program.buffers.size()) {
+    : device_(device),
+      program_(program),
+      size_(size),
+      observing_(size.observed),
+      instances_(program.buffers.size()) {
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& buffer = program.buffers[i];
     if (buffer.parent == program::kNoBuffer) {
@@ -25,14 +39,26 @@ Arena::Arena(Device& device, const program::StepProgram& program, ArenaSize size
     if (!size.contiguous) {
       block.allocator.emplace(device, space);
     } else if (block.capacity > 0) {
-      block.memory = device.allocate(block.capacity, space);
+      block.memory = device.allocate(block.capacity + zones(space), space);
     }
   }
 }
 
 Arena::~Arena() {
-  if (blocks_[0].memory != nullptr) device_.deallocate(blocks_[0].memory, size_.device, Space::device);
-  if (blocks_[1].memory != nullptr) device_.deallocate(blocks_[1].memory, size_.host, Space::host);
+  if (blocks_[0].memory != nullptr)
+    device_.deallocate(blocks_[0].memory, size_.device + zones(Space::device), Space::device);
+  if (blocks_[1].memory != nullptr)
+    device_.deallocate(blocks_[1].memory, size_.host + zones(Space::host), Space::host);
+}
+
+// All that can be held at once, each with a zone behind it.
+Bytes Arena::zones(Space space) const {
+  if (!size_.observed || !size_.contiguous) return 0;
+  std::int64_t instances = 0;
+  for (const Buffer& buffer : program_.buffers) {
+    if (buffer.parent == program::kNoBuffer && buffer.space == space) instances += buffer.instances;
+  }
+  return instances * kZoneBytes;
 }
 
 Bytes Arena::reserved(Space space) const {
@@ -61,13 +87,49 @@ void Arena::acquire(BufferId buffer, std::int64_t instance) {
     throw DeviceError(fmt::format("{} of {} bytes was not laid out: {} of the arena's {} bytes are held",
                                   label(buffer, instance), description.bytes, block.used, block.capacity));
   }
-  memory = block.allocator ? block.allocator->allocate(description.bytes) : block.memory + block.used;
+  const bool zoned = size_.observed && size_.contiguous;
+  const Bytes place = block.used + (zoned ? static_cast<Bytes>(block.held.size()) * kZoneBytes : 0);
+  memory = block.allocator ? block.allocator->allocate(description.bytes) : block.memory + place;
+  if (observing_) canary::plant(memory, description.bytes);
+  if (zoned) canary::plant(memory + description.bytes, kZoneBytes);
   block.used += description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
-  block.held.push_back({buffer, instance});
+  block.held.push_back({buffer, instance, ++acquired_});
   if (block.used > block.high_water) {
     block.high_water = block.used;
     block.at_high_water = block.by_category;
+    block.written_at_high_water = {};
+    block.high_water_number = acquired_;
+  }
+}
+
+void Arena::count_written(Block& block, const Held& held) {
+  if (held.number > block.high_water_number) return;
+  const Buffer& description = program_.buffers[held.buffer];
+  const std::byte* memory = instances_[held.buffer][static_cast<std::size_t>(held.instance)];
+  block.written_at_high_water[static_cast<std::size_t>(description.category)] +=
+      canary::written(memory, description.bytes, std::max(size_.unit, program::bytes_of(description.type)));
+}
+
+void Arena::check_zone(const Held& held) const {
+  if (!size_.observed || !size_.contiguous) return;
+  const std::byte* memory = instances_[held.buffer][static_cast<std::size_t>(held.instance)];
+  if (canary::is_untouched(memory + program_.buffers[held.buffer].bytes, kZoneBytes)) return;
+  throw DeviceError(
+      fmt::format("something was written past the end of {}", label(held.buffer, held.instance)));
+}
+
+void Arena::end_observation() {
+  if (!observing_) return;
+  observing_ = false;
+  for (Block& block : blocks_) {
+    for (const Held& held : block.held) count_written(block, held);
+  }
+}
+
+void Arena::check_held() const {
+  for (const Block& block : blocks_) {
+    for (const Held& held : block.held) check_zone(held);
   }
 }
 
@@ -77,6 +139,8 @@ void Arena::release(BufferId buffer, std::int64_t instance) {
     throw DeviceError(fmt::format("{} is released, but it was not acquired last", label(buffer, instance)));
   }
   const Buffer& description = program_.buffers[buffer];
+  check_zone(block.held.back());
+  if (observing_) count_written(block, block.held.back());
   block.held.pop_back();
   block.used -= description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] -= description.bytes;

@@ -17,6 +17,10 @@ struct ArenaSize {
   Bytes device = 0;
   Bytes host = 0;
   bool contiguous = true;  // M_D: one block of each kind; off: each buffer from an ordinary allocator
+  // What is written is measured from the start until end_observation(). Memory is then counted in units of
+  // `unit`: what the plan's allocator aligns buffers to.
+  bool observed = false;
+  Bytes unit = 1;
 };
 
 using program::CategoryBytes;
@@ -25,6 +29,12 @@ using program::CategoryBytes;
 // first and stay; everything else nests, so nothing fragments and the size of the block is the peak. Asking
 // for more than was laid out, for what is held already, or giving back out of order is a DeviceError that
 // names the buffer.
+//
+// While it is observed, each instance is filled with a pattern when it is acquired, and what of it was written
+// is counted when it is released: so figures of memory are of what was used, not of what the table of buffers
+// says. Contents of memory that was just acquired mean nothing, observed or not. Between the instances of an
+// observed arena's block there are a few bytes that nobody may write: when an instance before them is released
+// or check_held() is called, a change of them is a DeviceError that names it.
 class Arena {
  public:
   Arena(Device& device, const program::StepProgram& program, ArenaSize size);
@@ -38,6 +48,14 @@ class Arena {
   // The memory of an instance that is held; views are resolved. A DeviceError names what is not held.
   Tensor tensor(program::BufferId buffer, std::int64_t instance) const;
 
+  // From here on nothing is filled or counted. Requires that the step in which the peak is has run.
+  void end_observation();
+  // What was written of that which was held at the peak, device and host. Requires end_observation().
+  const CategoryBytes& written_at_high_water() const { return blocks_[0].written_at_high_water; }
+  const CategoryBytes& written_at_host_high_water() const { return blocks_[1].written_at_high_water; }
+  // Whether something was written past the end of what is held now.
+  void check_held() const;
+
   ArenaSize size() const { return size_; }
   // Asked from the device.
   Bytes reserved(program::Space space) const;
@@ -50,6 +68,7 @@ class Arena {
   struct Held {
     program::BufferId buffer;
     std::int64_t instance;
+    std::uint64_t number;  // of the acquisition
   };
   struct Block {
     std::byte* memory = nullptr;
@@ -59,15 +78,23 @@ class Arena {
     Bytes high_water = 0;
     CategoryBytes by_category{};
     CategoryBytes at_high_water{};
+    // Of what was held at the high water and has been released since.
+    CategoryBytes written_at_high_water{};
+    std::uint64_t high_water_number = 0;  // of the acquisition that reached it
     std::vector<Held> held;
   };
 
   Block& block_of(program::BufferId buffer);
+  void count_written(Block& block, const Held& held);
+  void check_zone(const Held& held) const;
+  Bytes zones(program::Space space) const;
   std::string label(program::BufferId buffer, std::int64_t instance) const;
 
   Device& device_;
   const program::StepProgram& program_;
   ArenaSize size_;
+  bool observing_;
+  std::uint64_t acquired_ = 0;
   std::array<Block, 2> blocks_;                     // device, host
   std::vector<std::vector<std::byte*>> instances_;  // by buffer; empty for views
 };

@@ -1,6 +1,7 @@
 #include "executor/initialize.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include "executor/elements.hpp"
@@ -54,6 +55,24 @@ void for_each_element(const program::TensorPlacement& tensor, std::int64_t layer
         element.input = tensor.first_input + column;
         visit(element, flat++);
       }
+    }
+  }
+}
+
+void clear_states(const program::StepProgram& program, Interpreter& interpreter) {
+  interpreter.clear_scalars();
+  for (const program::UnitPlacement& unit : program.units) {
+    const Elements whole =
+        unit.states_are_partition ? unit.partition * program.data_parallel.size : unit.partition;
+    for (std::int64_t layer = unit.first_layer; layer < unit.first_layer + unit.layers; ++layer) {
+      const auto clear = [&](BufferId buffer, Elements elements) {
+        if (buffer == kNoBuffer) return;
+        const Tensor tensor = interpreter.tensor(buffer, layer);
+        std::memset(tensor.data, 0, static_cast<std::size_t>(elements * program::bytes_of(tensor.type)));
+      };
+      clear(unit.parameter, unit.parameter_is_partition ? unit.partition : whole);
+      clear(unit.master, unit.partition);
+      for (const BufferId state : unit.states) clear(state, unit.partition);
     }
   }
 }

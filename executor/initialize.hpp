@@ -25,8 +25,13 @@ using ParameterValue = std::function<float(const ParameterElement&)>;
 // (seed, name, layer, element).
 ParameterValue normal_initialization(std::uint64_t seed, std::int64_t layers);
 
-// Writes every parameter that this rank holds, in fp32 where there is a master copy and in the compute type;
-// padding is 0. Optimizer states are left at 0. Requires Interpreter::setup().
+// Sets what stays from step to step to 0: parameters with their padding, masters, optimizer states and the
+// scalars, as far as units say that they reach. Memory that was acquired holds anything. Requires
+// Interpreter::setup().
+void clear_states(const program::StepProgram& program, Interpreter& interpreter);
+
+// Writes every parameter that this rank holds, in fp32 where there is a master copy and in the compute type.
+// Requires clear_states().
 void initialize_parameters(const program::StepProgram& program, Interpreter& interpreter,
                            const ParameterValue& value);
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "executor/error.hpp"
 
@@ -240,6 +242,11 @@ Tensor Interpreter::scalars() const { return arena_.tensor(scalars_, 0); }
 
 float Interpreter::scalar(program::Scalar scalar) const {
   return scalars().as<float>()[static_cast<std::size_t>(scalar)];
+}
+
+void Interpreter::clear_scalars() {
+  const auto all = scalars().as<float>();
+  std::fill(all.begin(), all.end(), 0.0F);
 }
 
 void Interpreter::set_scalar(program::Scalar scalar, float value) {

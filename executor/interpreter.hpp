@@ -68,6 +68,7 @@ class Interpreter {
   // The scalars of the step that ran: loss, overflow, squared norm, loss scale ...
   float scalar(program::Scalar scalar) const;
   void set_scalar(program::Scalar scalar, float value);
+  void clear_scalars();
 
   // The memory of an operand that is held now: states, between steps.
   Tensor tensor(program::BufferId buffer, std::int64_t layer) const;

@@ -39,10 +39,15 @@ void reset_peak_resident() {
 }
 
 std::int64_t process_number() {
+  const std::uint64_t mixed =
+      mix(static_cast<std::uint64_t>(host_number()) ^ static_cast<std::uint64_t>(::getpid()));
+  return static_cast<std::int64_t>(mixed >> 1);
+}
+
+std::int64_t host_number() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  const std::uint64_t mixed = mix(hash_of(host.data()) ^ static_cast<std::uint64_t>(::getpid()));
-  return static_cast<std::int64_t>(mixed >> 1);
+  return static_cast<std::int64_t>(mix(hash_of(host.data())) >> 1);
 }
 
 }  // namespace zeroplan::executor

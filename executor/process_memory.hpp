@@ -18,5 +18,7 @@ void reset_peak_resident();
 
 // The same for all ranks of one process, different for different processes, also on other hosts.
 std::int64_t process_number();
+// The same for all processes of a host.
+std::int64_t host_number();
 
 }  // namespace zeroplan::executor

@@ -25,6 +25,7 @@ Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device>
       arena_(*device_, program_, size),
       interpreter_(program_, *device_, arena_, data_parallel_.get(), tensor_parallel_.get()) {
   interpreter_.setup();
+  clear_states(program_, interpreter_);
 }
 
 void Rank::initialize(const ParameterValue& value, float loss_scale) {

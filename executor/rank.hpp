@@ -30,6 +30,7 @@ class Rank {
 
   const program::StepProgram& program() const { return program_; }
   const Arena& arena() const { return arena_; }
+  Arena& arena() { return arena_; }
   Interpreter& interpreter() { return interpreter_; }
   Device& device() { return *device_; }
   Communicator* data_parallel() const { return data_parallel_.get(); }

@@ -14,6 +14,7 @@
 #include "executor/control.hpp"
 #include "executor/error.hpp"
 #include "executor/process_memory.hpp"
+#include "executor/replicas.hpp"
 #include "executor/storage/while_meeting.hpp"
 #include "executor/waiting.hpp"
 
@@ -94,10 +95,22 @@ void add_counts(Counts& counts, Group group, const Communicator* communicator, s
   }
 }
 
+void add_moved(RankMeasurement& measurement, Group group, const Communicator* communicator,
+               std::int64_t sign) {
+  if (communicator == nullptr) return;
+  std::array<Bytes, program::kCollectives>& moved = measurement.moved[static_cast<std::size_t>(group)];
+  for (const program::Op op : {program::Op::all_reduce, program::Op::reduce_scatter, program::Op::all_gather,
+                               program::Op::broadcast}) {
+    moved[program::collective_index(op)] += sign * communicator->moved().of(op);
+  }
+}
+
 // What the ledgers and the device have counted so far, with a sign: two calls around a step leave its part.
 void add_totals(RankMeasurement& measurement, Rank& rank, int sign) {
   add_counts(measurement.collectives, Group::data_parallel, rank.data_parallel(), sign);
   add_counts(measurement.collectives, Group::tensor_parallel, rank.tensor_parallel(), sign);
+  add_moved(measurement, Group::data_parallel, rank.data_parallel(), sign);
+  add_moved(measurement, Group::tensor_parallel, rank.tensor_parallel(), sign);
   measurement.product_flops += sign * rank.device().product_flops();
   measurement.to_host_bytes += sign * rank.interpreter().profile().to_host_bytes;
   measurement.to_device_bytes += sign * rank.interpreter().profile().to_device_bytes;
@@ -111,9 +124,12 @@ void measure_memory(RankMeasurement& measurement, Rank& rank) {
   measurement.host_peak_bytes = arena.high_water().host;
   measurement.at_device_peak = arena.at_high_water();
   measurement.at_host_peak = arena.at_host_high_water();
+  measurement.written_at_device_peak = arena.written_at_high_water();
+  measurement.written_at_host_peak = arena.written_at_host_high_water();
   measurement.peak_position = rank.interpreter().peak_position();
   measurement.workspace_bytes = rank.device().workspace_bytes();
   measurement.process = process_number();
+  measurement.host = host_number();
 }
 
 // The step, with errors that say where they happened.
@@ -126,6 +142,16 @@ StepResult checked_step(const StepSettings& settings, Rank& rank, BatchSource& b
   } catch (const CommunicationError& error) {
     throw CommunicationError(fmt::format("{}: {}", where(), error.what()));
   }
+}
+
+// A barrier, with when this rank came and when it left.
+program::Meeting meet(Communicator& world) {
+  const auto now = [] { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); };
+  program::Meeting meeting;
+  meeting.came = now();
+  world.barrier();
+  meeting.left = now();
+  return meeting;
 }
 
 // Alike instructions together, in the order of the program.
@@ -180,11 +206,12 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   const program::RankPosition position = position_of(world.rank(), job.tensor_parallel);
   RankPlan plan = job.plan(position);
   std::unique_ptr<Device> device = job.device();
+  std::array<program::Meeting, program::kMeetings> meetings;
   // Ranks that are threads share a process: none may take memory before all have read what it had.
-  world.barrier();
+  meetings[0] = meet(world);
   reset_peak_resident();
   const Bytes resident_before = resident_bytes();
-  world.barrier();
+  meetings[1] = meet(world);
 
   Measurement measurement;
   measurement.ranks = world.size();
@@ -240,6 +267,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
           rate_at(rate, static_cast<double>(job.settings.learning_rate), rank.steps() + 1));
       const StepResult result = checked_step(settings, rank, *batches, step.step);
       step.seconds = seconds_since(start);
+      rank.arena().end_observation();
       add_totals(own, rank, 1);
       step.loss = static_cast<double>(result.loss);
       step.gradient_norm = static_cast<double>(result.gradient_norm);
@@ -256,13 +284,16 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       if (control.signal != 0) break;
     }
   }
-  world.barrier();
+  meetings[2] = meet(world);
+  own.meetings = meetings;
   own.process_growth_bytes = peak_resident_bytes() - resident_before;
+  rank.arena().check_held();
   measure_memory(own, rank);
   const Profile& profile = rank.interpreter().profile();
   add_waiting(waiting, rank, 0);
   measurement.times = times_of(rank.program(), profile, waiting);
   measurement.of_rank = gathered(own, world);
+  measurement.replicas = check_replicas(rank, world);
   const std::int64_t taken = begin.steps + measurement.steps.taken();
   saver.finish(taken);
   if (!job.export_to.empty()) {

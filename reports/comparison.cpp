@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <numeric>
 
 #include "planner/percentile.hpp"
+#include "reports/reserved_memory.hpp"
+#include "reports/run_checks.hpp"
 
 namespace zeroplan::reports {
 namespace {
@@ -22,6 +26,10 @@ using Kind = ComparedFigure::Kind;
 constexpr double kTera = 1e12;
 constexpr double kProcessTolerance = 0.02;
 constexpr double kProcessToleranceBytes = 8 * static_cast<double>(kMiB);  // a rank
+
+Bytes sum(const program::CategoryBytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), Bytes{0});
+}
 
 // Of the rank that is furthest from the prediction.
 template <class Value>
@@ -41,19 +49,29 @@ class Rows {
   Rows(const Prediction& prediction, const Measurement& measurement, Comparison& comparison)
       : prediction_(prediction), measurement_(measurement), comparison_(comparison) {}
 
+  // What was written is compared, of the rank that wrote most: of padded partitions the last ranks own less.
   void memory() {
+    const ReservedBytes reserved = reserved_at_peak(prediction_);
+    const auto most_written = [&](auto&& bytes_of) {
+      Bytes most = 0;
+      for (const RankMeasurement& rank : measurement_.of_rank) most = std::max<Bytes>(most, bytes_of(rank));
+      return static_cast<double>(most);
+    };
+    const auto row = [&](std::string key, std::string title, Bytes predicted, double measured) {
+      if (predicted == 0 && measured == 0) return;
+      comparison_.figures.push_back(
+          {std::move(key), std::move(title), Kind::bytes, static_cast<double>(predicted), measured});
+    };
     for (std::size_t i = 0; i < program::kCategories; ++i) {
       const std::string name(program::name_of(static_cast<program::Category>(i)));
-      const Bytes predicted = prediction_.memory.at_peak[i];
-      figure("memory." + name, name, Kind::bytes, static_cast<double>(predicted),
-             [i](const RankMeasurement& rank) { return rank.at_device_peak[i]; });
+      row("memory." + name, name, prediction_.memory.at_peak[i] - reserved.device[i],
+          most_written([i](const RankMeasurement& rank) { return rank.written_at_device_peak[i]; }));
     }
-    const auto peak = static_cast<double>(prediction_.memory.peak);
-    figure("memory.peak", "peak of the buffers", Kind::bytes, peak,
-           [](const RankMeasurement& rank) { return rank.device_peak_bytes; });
-    figure("memory.host", "host memory of the buffers", Kind::bytes,
-           static_cast<double>(prediction_.memory.host_peak),
-           [](const RankMeasurement& rank) { return rank.host_peak_bytes; });
+    row("memory.peak", "peak of the buffers", prediction_.memory.peak - sum(reserved.device),
+        most_written([](const RankMeasurement& rank) { return sum(rank.written_at_device_peak); }));
+    row("memory.host", "host memory of the buffers", prediction_.memory.host_peak - sum(reserved.host),
+        most_written([](const RankMeasurement& rank) { return sum(rank.written_at_host_peak); }));
+    reserved_bytes_ = sum(reserved.device) + sum(reserved.host);
     process();
     const predict::Place& place = prediction_.memory.place;
     const std::string predicted = place_text(prediction_.program, place.phase, place.layer, place.serves);
@@ -86,12 +104,51 @@ class Rows {
                [&](const RankMeasurement& rank) { return count(rank).calls; });
         figure("bytes." + key, title, Kind::bytes, bytes,
                [&](const RankMeasurement& rank) { return count(rank).bytes; });
+        moved(group, op, bytes);
       }
     }
-    figure("bytes.device_to_host", "device to host", Kind::bytes, prediction_.traffic.to_host_bytes,
-           [](const RankMeasurement& rank) { return rank.to_host_bytes; });
-    figure("bytes.host_to_device", "host to device", Kind::bytes, prediction_.traffic.to_device_bytes,
-           [](const RankMeasurement& rank) { return rank.to_device_bytes; });
+    // Of the rank that copies most: the last ones own less of padded partitions.
+    host_copies("bytes.device_to_host", "device to host", prediction_.traffic.to_host_bytes,
+                &RankMeasurement::to_host_bytes);
+    host_copies("bytes.host_to_device", "host to device", prediction_.traffic.to_device_bytes,
+                &RankMeasurement::to_device_bytes);
+  }
+
+  // Of the repeated steps, the one that is furthest off.
+  void one_rank() {
+    const program::OneRank& one = measurement_.one_rank;
+    const auto row = [&](std::string key, std::string title, double tolerance, bool of_skipped,
+                         auto&& value) {
+      ComparedFigure worst;
+      double furthest_share = -1;
+      for (const program::StepMeasurement& alone : one.steps) {
+        // A long run's log does not keep every step.
+        const auto same = std::find_if(measurement_.steps.begin(), measurement_.steps.end(),
+                                       [&](const auto& step) { return step.step == alone.step; });
+        if (same == measurement_.steps.end()) continue;
+        const program::StepMeasurement& ranks = *same;
+        // Where gradients overflow depends on their rounding; from there on the two are at different states.
+        if (alone.skipped != ranks.skipped) break;
+        if (alone.skipped && !of_skipped) continue;
+        ComparedFigure figure{"one_rank." + key,
+                              fmt::format("{} of step {}, as on one rank", title, ranks.step), Kind::real,
+                              value(alone), value(ranks)};
+        figure.tolerance_below = figure.tolerance_above = tolerance * std::abs(figure.predicted);
+        // What is not a number is within no tolerance.
+        const double off = std::isnan(figure.difference()) ? std::numeric_limits<double>::infinity()
+                                                           : std::abs(figure.difference());
+        const double share = off / std::max(std::abs(figure.predicted), 1e-30);
+        if (share <= furthest_share) continue;
+        furthest_share = share;
+        worst = std::move(figure);
+      }
+      if (furthest_share >= 0) comparison_.figures.push_back(std::move(worst));
+    };
+    row("loss", "loss", one.loss_tolerance, true,
+        [](const program::StepMeasurement& step) { return step.loss; });
+    // The norm of gradients that overflowed says nothing.
+    row("gradient_norm", "gradient norm", one.norm_tolerance, false,
+        [](const program::StepMeasurement& step) { return step.gradient_norm; });
   }
 
   void flops() {
@@ -109,16 +166,46 @@ class Rows {
     comparison_.figures.push_back({std::move(key), std::move(title), kind, predicted, measured});
   }
 
+  void host_copies(std::string key, std::string title, double predicted, Bytes RankMeasurement::*bytes) {
+    Bytes most = 0;
+    for (const RankMeasurement& rank : measurement_.of_rank) most = std::max(most, rank.*bytes);
+    if (predicted == 0 && most == 0) return;
+    comparison_.figures.push_back(
+        {std::move(key), std::move(title), Kind::bytes, predicted, static_cast<double>(most)});
+  }
+
+  // Per rank, on average: which rank carries how much of a vector whose parts are not equal is the
+  // communicator's affair, the sum over ranks is not. Both sides are one division of whole numbers.
+  void moved(Group group, Op op, double bytes) {
+    const program::GroupInfo& info = group == Group::data_parallel ? prediction_.program.data_parallel
+                                                                   : prediction_.program.tensor_parallel;
+    const auto n = static_cast<double>(info.size);
+    Bytes carried = 0;
+    for (const RankMeasurement& rank : measurement_.of_rank) {
+      carried += rank.moved[static_cast<std::size_t>(group)][program::collective_index(op)];
+    }
+    const double predicted = bytes * predict::passes(op) * (n - 1) / n;
+    const double measured = static_cast<double>(carried) / static_cast<double>(measurement_.of_rank.size());
+    if (predicted == 0 && measured == 0) return;
+    comparison_.figures.push_back({fmt::format("moved.{}.{}", program::name_of(group), program::name_of(op)),
+                                   fmt::format("{} {} moved", program::name_of(group), program::name_of(op)),
+                                   Kind::bytes, predicted, measured});
+  }
+
   // Ranks that are threads share a process: its growth is that of all of them.
   void process() {
     struct Process {
       double predicted = 0, measured = 0;
       double ranks = 0;
+      double beyond_peak = 0;  // what allocators took from the system beyond what is held at the peak
     };
     std::map<std::int64_t, Process> processes;
     for (const RankMeasurement& rank : measurement_.of_rank) {
       Process& process = processes[rank.process];
-      process.predicted += static_cast<double>(prediction_.memory.peak + prediction_.memory.host_peak);
+      process.predicted +=
+          static_cast<double>(prediction_.memory.peak + prediction_.memory.host_peak - reserved_bytes_);
+      process.beyond_peak += static_cast<double>(rank.device_block_bytes - rank.device_peak_bytes) +
+                             static_cast<double>(rank.host_block_bytes - rank.host_peak_bytes);
       process.measured = std::max(process.measured, static_cast<double>(rank.process_growth_bytes));
       ++process.ranks;
     }
@@ -133,13 +220,17 @@ class Rows {
     if (furthest_off == nullptr) return;
     const double tolerance =
         std::max(kProcessTolerance * furthest_off->predicted, kProcessToleranceBytes * furthest_off->ranks);
+    // Plans without contiguous memory: an ordinary allocator keeps segments whose pieces do not fit what comes
+    // next (caching_allocator.hpp). It says how much it took; none of it need be in use.
     comparison_.figures.push_back({"memory.process", "growth of a process", Kind::bytes,
-                                   furthest_off->predicted, furthest_off->measured, tolerance, tolerance});
+                                   furthest_off->predicted, furthest_off->measured, tolerance,
+                                   tolerance + furthest_off->beyond_peak});
   }
 
   const Prediction& prediction_;
   const Measurement& measurement_;
   Comparison& comparison_;
+  Bytes reserved_bytes_ = 0;  // held by the engine only
 };
 
 }  // namespace
@@ -155,6 +246,8 @@ Comparison compare(const Prediction& prediction, const Measurement& measurement)
   rows.memory();
   rows.traffic();
   rows.flops();
+  rows.one_rank();
+  for (ComparedText& check : check_run(measurement)) comparison.texts.push_back(std::move(check));
   return comparison;
 }
 
@@ -216,7 +309,11 @@ MeasuredSpeed measured_speed(const Prediction& prediction, const Measurement& me
   speed.slowest_seconds = measurement.steps.slowest_seconds();
   speed.tokens_per_second = static_cast<double>(prediction.program.tokens_per_step) / speed.step_seconds;
   speed.model_tflops = prediction.work.model / speed.step_seconds / kTera;
-  speed.hardware_tflops = prediction.work.hardware / speed.step_seconds / kTera;
+  Flops products = 0;  // of the mean rank
+  for (const RankMeasurement& rank : measurement.of_rank) {
+    products += rank.product_flops / static_cast<double>(measurement.of_rank.size());
+  }
+  speed.hardware_tflops = products / speed.step_seconds / kTera;
   return speed;
 }
 

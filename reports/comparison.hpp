@@ -16,7 +16,7 @@ namespace zeroplan::reports {
 struct ComparedFigure {
   std::string key;    // "memory.parameter"
   std::string title;  // "parameters"
-  enum class Kind { bytes, count, flops } kind = Kind::bytes;
+  enum class Kind { bytes, count, flops, real } kind = Kind::bytes;
   double predicted = 0, measured = 0;
   double tolerance_below = 0, tolerance_above = 0;
 
@@ -40,8 +40,8 @@ struct Comparison {
 };
 
 // Every figure of the prediction that a run measures, of the rank that is furthest off: buffers by category
-// at the peak, the peak and where it is, host memory, growth of the process, calls and bytes of each
-// collective by group, host copies, FLOPs of the matrix products. What the program says exactly has no
+// at the peak, the peak and where it is, host memory, growth of the process, calls, bytes and moved bytes of
+// each collective by group, host copies, FLOPs of the matrix products. What the program says exactly has no
 // tolerance; the process has 2 % or 8 MiB a rank, and causal attention may leave out half of its squares.
 Comparison compare(const predict::Prediction& prediction, const program::Measurement& measurement);
 
@@ -67,8 +67,8 @@ std::vector<ComparedTime> compare_times(const predict::Prediction& prediction,
 std::string place_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
                        std::size_t serves);
 
-// Times of the measured steps: the median (of those that a long run's log keeps), and rates by it. FLOPs are the model's (nothing recomputed) and
-// the hardware's, per rank.
+// Times of the measured steps: the median (of those that a long run's log keeps), and rates by it. FLOPs are
+// the model's (nothing recomputed) and those that the hardware did as matrix products, per rank.
 struct MeasuredSpeed {
   double step_seconds = 0, fastest_seconds = 0, slowest_seconds = 0;
   double tokens_per_second = 0;  // of all ranks

@@ -1,6 +1,7 @@
 #include "reports/validation_report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,6 +25,7 @@ constexpr std::size_t kStepsShown = 32;
 
 Cell cell_of(Kind kind, double value) {
   if (kind == Kind::flops) return Real{value / kGiga, 3};
+  if (kind == Kind::real) return Real{value, 6};
   return static_cast<std::int64_t>(std::llround(value));
 }
 
@@ -35,6 +37,8 @@ std::string unit_of(Kind kind) {
       return "calls";
     case Kind::flops:
       return "GFLOP";
+    case Kind::real:
+      return "";
   }
   return {};
 }
@@ -259,13 +263,16 @@ std::string verdict_text(const ValidationAnswer& answer, const Comparison& compa
     case RunOutcome::agrees:
       return "yes: every figure is within its tolerance.";
     case RunOutcome::differs: {
+      std::vector<std::string> reasons;
       std::string names;
-      const auto add = [&](const auto& row) {
-        if (!row.ok()) names += (names.empty() ? "" : ", ") + spaced(row.title);
-      };
-      for (const ComparedFigure& figure : comparison.figures) add(figure);
-      for (const ComparedText& text : comparison.texts) add(text);
-      return fmt::format("no: not within its tolerance: {}.", names);
+      for (const ComparedFigure& figure : comparison.figures) {
+        if (!figure.ok()) names += (names.empty() ? "" : ", ") + spaced(figure.title);
+      }
+      if (!names.empty()) reasons.push_back("not within its tolerance: " + names);
+      for (const ComparedText& text : comparison.texts) {
+        if (!text.ok()) reasons.push_back(fmt::format("{}: {}", text.title, text.measured));
+      }
+      return fmt::format("no: {}.", fmt::join(reasons, "; "));
     }
     case RunOutcome::not_possible:
       return fmt::format("not run: {}", answer.reason);
@@ -277,7 +284,9 @@ std::string verdict_text(const ValidationAnswer& answer, const Comparison& compa
   return {};
 }
 
-std::string peak_text(const ComparedText& place) {
+// The words that were compared: where the peak is, and what held of the run.
+std::string text_of(const ComparedText& place) {
+  if (place.key != "memory.peak_at") return fmt::format("Of the run, {}: {}.", place.title, place.measured);
   if (place.ok()) return fmt::format("The peak was predicted and is in {}.", place.predicted);
   return fmt::format("The peak was predicted in {} and is in {}.", place.predicted, place.measured);
 }
@@ -352,7 +361,7 @@ Report validation_report(const ValidationAnswer& answer) {
     } else {
       blocks.emplace_back(compared_times_table(times));
     }
-    for (const ComparedText& place : comparison.texts) blocks.emplace_back(Paragraph{peak_text(place)});
+    for (const ComparedText& place : comparison.texts) blocks.emplace_back(Paragraph{text_of(place)});
     blocks.emplace_back(Paragraph{memory_text(prediction, measurement)});
     blocks.emplace_back(steps_table(prediction, measurement));
     blocks.emplace_back(times_table(measurement));

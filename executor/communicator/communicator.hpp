@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/communicator/moved.hpp"
 #include "executor/tensor.hpp"
 #include "planner/program/step_program.hpp"
 
@@ -66,7 +67,10 @@ class Communicator {
   // What this rank is doing, for messages about it: an instruction's name.
   virtual void set_activity(std::string activity) = 0;
 
+  // Calls and what they were asked to do.
   virtual const Ledger& ledger() const = 0;
+  // What then moved.
+  virtual const Moved& moved() const = 0;
 };
 
 }  // namespace zeroplan::executor

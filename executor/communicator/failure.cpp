@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 
 #include "executor/error.hpp"
@@ -23,6 +24,8 @@ Failure failure_of(const std::exception_ptr& exception) {
     return {.kind = Kind::communication, .text = error.what()};
   } catch (const DeviceError& error) {
     return {.kind = Kind::device, .text = error.what()};
+  } catch (const std::bad_alloc&) {
+    return {.kind = Kind::device, .text = "this process has no more memory beside the buffers of its ranks"};
   } catch (const std::logic_error& error) {
     return {.kind = Kind::logic, .text = error.what()};
   } catch (const std::exception& error) {

@@ -34,23 +34,6 @@ std::string_view name_of(Call::Kind kind) {
   return "?";
 }
 
-Op collective_of(Call::Kind kind) {
-  switch (kind) {
-    case Call::Kind::all_reduce:
-      return Op::all_reduce;
-    case Call::Kind::reduce_scatter:
-      return Op::reduce_scatter;
-    case Call::Kind::all_gather:
-      return Op::all_gather;
-    case Call::Kind::broadcast:
-      return Op::broadcast;
-    case Call::Kind::barrier:
-    case Call::Kind::split:
-      break;
-  }
-  throw std::logic_error("ledger: barriers and splits move no data");
-}
-
 void require_memory(const Tensor& tensor, Call::Kind kind) {
   if (tensor.elements < 0 || (tensor.elements > 0 && !tensor)) {
     throw std::logic_error(fmt::format("{}: {} elements without memory", name_of(kind), tensor.elements));
@@ -72,6 +55,23 @@ void require_partitions(const Tensor& whole, std::int64_t size, Call::Kind kind)
 }
 
 }  // namespace
+
+Op collective_of(Call::Kind kind) {
+  switch (kind) {
+    case Call::Kind::all_reduce:
+      return Op::all_reduce;
+    case Call::Kind::reduce_scatter:
+      return Op::reduce_scatter;
+    case Call::Kind::all_gather:
+      return Op::all_gather;
+    case Call::Kind::broadcast:
+      return Op::broadcast;
+    case Call::Kind::barrier:
+    case Call::Kind::split:
+      break;
+  }
+  throw std::logic_error("ledger: barriers and splits move no data");
+}
 
 std::string text_of(const Call& call) {
   std::string text = fmt::format("call {}, {}", call.sequence, name_of(call.kind));

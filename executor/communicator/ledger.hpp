@@ -34,6 +34,9 @@ Call reduce_scatter_call(const Tensor& whole, std::int64_t size);
 Call all_gather_call(const Tensor& own, const Tensor& whole, std::int64_t rank, std::int64_t size);
 Call broadcast_call(const Tensor& whole, std::int64_t root, std::int64_t size);
 
+// The instruction that a call comes from. Throws std::logic_error for barriers and splits, which move no data.
+program::Op collective_of(Call::Kind kind);
+
 // Enters a call that moves data: adds to its total (whole vectors: elements x type size) and to the last
 // calls.
 void enter(Ledger& ledger, const Call& call);

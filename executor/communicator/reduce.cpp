@@ -63,9 +63,10 @@ ZEROPLAN_LANES std::size_t reduce_lanes(std::span<const std::byte* const> source
 }
 #endif
 
+// Returns how many elements it reduced.
 template <class Type, Reduction reduction>
-void reduce_block(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
-                  Elements first, std::size_t count) {
+std::size_t reduce_block(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+                         Elements first, std::size_t count) {
   using Stored = typename Type::Stored;
   Stored* out = reinterpret_cast<Stored*>(destinations[0]) + first;
   std::size_t i = 0;
@@ -82,29 +83,32 @@ void reduce_block(std::span<const std::byte* const> sources, std::span<std::byte
   for (std::byte* destination : destinations.subspan(1)) {
     std::memcpy(reinterpret_cast<Stored*>(destination) + first, out, count * sizeof(Stored));
   }
+  return i;
 }
 
 template <class Type>
-void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
-            Elements elements, Reduction reduction) {
+Elements reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+                Elements elements, Reduction reduction) {
   const auto block = reduction == Reduction::sum ? reduce_block<Type, Reduction::sum>
                                                  : reduce_block<Type, Reduction::maximum>;
+  std::size_t done = 0;
   for (Elements first = 0; first < elements; first += static_cast<Elements>(kBlock)) {
-    block(sources, destinations, first, std::min(kBlock, static_cast<std::size_t>(elements - first)));
+    done += block(sources, destinations, first, std::min(kBlock, static_cast<std::size_t>(elements - first)));
   }
+  return static_cast<Elements>(done);
 }
 
 }  // namespace
 
-void reduce_in_order(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
-                     DataType type, Elements elements, Reduction reduction) {
-  if (elements == 0) return;
+Elements reduce_in_order(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+                         DataType type, Elements elements, Reduction reduction) {
+  if (elements == 0) return 0;
   if (sources.size() == 1) {
     const auto bytes = static_cast<std::size_t>(elements * program::bytes_of(type));
     for (std::byte* destination : destinations) {
       if (destination != sources[0]) std::memcpy(destination, sources[0], bytes);
     }
-    return;
+    return elements;
   }
   switch (type) {
     case DataType::fp32:
@@ -117,6 +121,7 @@ void reduce_in_order(std::span<const std::byte* const> sources, std::span<std::b
     case DataType::uint8:
       break;  // refused where the call was checked
   }
+  return 0;
 }
 
 }  // namespace zeroplan::executor

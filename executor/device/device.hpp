@@ -55,7 +55,7 @@ class Device {
   // What whoever reads a measurement of this device must know, a sentence or two; empty where there is nothing.
   virtual std::string note() const { return {}; }
 
-  // One block for a rank's arena, zeroed. Throws DeviceError with the size when there is not so much.
+  // One block for a rank's arena; its contents mean nothing. Throws DeviceError with the size when there is not so much.
   virtual std::byte* allocate(Bytes bytes, program::Space space) = 0;
   virtual void deallocate(std::byte* block, Bytes bytes, program::Space space) = 0;
 

@@ -82,6 +82,7 @@ Engine read_engine_yaml(const Document& document) {
   engine.title = required_text(map, "title", "one line of description");
   engine.source = required_text(map, "source", "where the figures come from");
   map.ignore("aliases");
+  read_flag(map, "arithmetic_only", engine.arithmetic_only);
   read_flag(map, "fp32_gradients_with_fp16", engine.fp32_gradients_with_fp16);
   read_flag(map, "fp32_gradients_with_bf16", engine.fp32_gradients_with_bf16);
   read_flag(map, "fp32_parameters", engine.fp32_parameters);

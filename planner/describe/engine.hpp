@@ -20,6 +20,8 @@ struct Engine {
   std::string title;
   std::string source;
 
+  // Formulas of memory, with no program behind them that could run.
+  bool arithmetic_only = false;
   // Gradients are kept in fp32 although the model computes in 16 bit.
   bool fp32_gradients_with_fp16 = false;
   bool fp32_gradients_with_bf16 = false;

@@ -10,9 +10,6 @@ using program::Group;
 using program::Instruction;
 using program::Op;
 
-// Times the whole vector that a rank sends, for large n: the paper's count (Section 7.1).
-double passes(Op collective) { return collective == Op::all_reduce ? 2 : 1; }
-
 TrafficEntry& entry_of(std::vector<TrafficEntry>& entries, Group group, Op collective, program::Phase phase) {
   for (TrafficEntry& entry : entries) {
     if (entry.group == group && entry.collective == collective && entry.phase == phase) return entry;

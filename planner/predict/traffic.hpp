@@ -22,6 +22,9 @@ inline const program::Buffer& whole_buffer(const program::StepProgram& program,
   return program.buffers[collective.operands[collective.op == program::Op::all_gather ? 1 : 0].buffer];
 }
 
+// Times the whole vector that a rank sends, for large n: the paper's count (Section 7.1).
+constexpr double passes(program::Op collective) { return collective == program::Op::all_reduce ? 2 : 1; }
+
 struct TrafficEntry {
   program::Group group = program::Group::none;
   program::Op collective = program::Op::all_reduce;

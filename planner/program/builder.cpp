@@ -19,6 +19,11 @@ BufferId Builder::buffer(std::string_view name, DataType type, Category category
   return static_cast<BufferId>(program_.buffers.size() - 1);
 }
 
+BufferId Builder::reserve(BufferId buffer) {
+  if (buffer != kNoBuffer) program_.buffers[buffer].reserved = true;
+  return buffer;
+}
+
 BufferId Builder::view(std::string_view name, BufferId parent, Elements offset, Elements elements) {
   if (parent == kNoBuffer || elements == 0) return kNoBuffer;
   Buffer view = program_.buffers[parent];

@@ -24,6 +24,8 @@ class Builder {
   // kNoBuffer when `elements` is 0: such a buffer is never acquired, and operands that name it are left out.
   BufferId buffer(std::string_view name, DataType type, Category category, Elements elements,
                   Instances instances = {}, Space space = Space::device);
+  // Marks a buffer as held by the engine only (Buffer::reserved).
+  BufferId reserve(BufferId buffer);
   // A part of `parent`: the same instances, `elements` from `offset` on.
   BufferId view(std::string_view name, BufferId parent, Elements offset, Elements elements);
 

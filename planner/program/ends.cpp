@@ -73,8 +73,9 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, con
   maximum_ = builder.buffer("head.maximum", DataType::fp32, Category::workspace, tokens);
   sums_ = builder.buffer("head.sums", DataType::fp32, Category::workspace, 2 * tokens);
   const std::int64_t copies = plan.engine.fp32_logits_copies;
-  logits_ = builder.buffer("logits", copies > 0 ? DataType::fp32 : shapes.compute, Category::logits, logits,
-                           {std::max<std::int64_t>(1, copies), 0});
+  logits_ = builder.buffer("logits", copies > 0 ? DataType::fp32 : shapes.compute, Category::logits, logits);
+  logits_copies_ = builder.reserve(builder.buffer("logits_copies", DataType::fp32, Category::logits, logits,
+                                                  {std::max<std::int64_t>(0, copies - 1), 0}));
   // In fp32 the gradient is written over the logits.
   logits_gradient_ = builder.buffer("logits_gradient", shapes.compute, Category::logits,
                                     shapes.compute == DataType::fp32 && shapes.in_place ? 0 : logits);
@@ -103,7 +104,8 @@ void Head::forward(const MicroBatch& batch, Operand in) {
   }
   builder_.acquire(at(maximum_));
   builder_.acquire(at(sums_));
-  builder_.acquire_all(logits_);
+  builder_.acquire(at(logits_));
+  builder_.acquire_all(logits_copies_);
   emit_linear(builder_, logits_linear_, tokens, at(normed_), at(logits_));
   emit_cross_entropy(Op::cross_entropy_maximum, {at(logits_), at(maximum_)});
   builder_.collective(Op::all_reduce, Group::tensor_parallel, tokens, {at(maximum_)}, kMaximum);
@@ -131,7 +133,8 @@ void Head::backward(const MicroBatch& batch, Operand in, Operand gradient, bool 
   builder_.release(at(normed_gradient_));
   zero_.reduce(unit_, last);
   zero_.release_gradients(unit_);
-  builder_.release_all(logits_);
+  builder_.release_all(logits_copies_);
+  builder_.release(at(logits_));
   builder_.release(at(sums_));
   builder_.release(at(maximum_));
   builder_.release(at(statistics_));

@@ -63,7 +63,7 @@ class Head {
   NormParameters norm_;
   Linear logits_linear_;
   std::int64_t first_column_ = 0, vocabulary_columns_ = 0;
-  BufferId normed_, statistics_, maximum_, sums_, logits_, logits_gradient_, normed_gradient_;
+  BufferId normed_, statistics_, maximum_, sums_, logits_, logits_copies_, logits_gradient_, normed_gradient_;
 };
 
 }  // namespace zeroplan::program

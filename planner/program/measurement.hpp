@@ -26,6 +26,7 @@ constexpr std::size_t collective_index(Op collective) {
   return static_cast<std::size_t>(collective) - static_cast<std::size_t>(Op::all_reduce);
 }
 
+// What ranks asked of a collective.
 struct CollectiveCount {
   std::int64_t calls = 0;
   Bytes bytes = 0;  // of whole vectors
@@ -33,17 +34,30 @@ struct CollectiveCount {
 
 using CategoryBytes = std::array<Bytes, kCategories>;
 
+// A barrier as one rank saw it, in nanoseconds of a clock that all processes of a host share.
+struct Meeting {
+  std::int64_t came = 0, left = 0;
+};
+inline constexpr std::size_t kMeetings = 3;
+
 // One rank. Fixed in size and trivially copyable, so that ranks can send it to each other.
 struct RankMeasurement {
   Bytes device_block_bytes = 0, host_block_bytes = 0;  // asked from the device for buffers
   Bytes device_peak_bytes = 0, host_peak_bytes = 0;    // held at once, at most
   CategoryBytes at_device_peak{}, at_host_peak{};      // what that was
-  Position peak_position;                              // where the device's peak was reached
-  Bytes workspace_bytes = 0;                           // of the device, beside the buffers
+  // What of it was written in the first step: whole units of the plan's alignment with something in them.
+  CategoryBytes written_at_device_peak{}, written_at_host_peak{};
+  Position peak_position;     // where the device's peak was reached
+  Bytes workspace_bytes = 0;  // of the device, beside the buffers
   // Of one step:
   std::array<std::array<CollectiveCount, kCollectives>, kGroups> collectives{};  // by group, by collective
+  // Carried between this rank's memory and others' by this rank itself, by group, by collective: counted
+  // where bytes are sent, or copied between threads. Each byte is carried by one rank.
+  std::array<std::array<Bytes, kCollectives>, kGroups> moved{};
   Bytes to_host_bytes = 0, to_device_bytes = 0;
-  Flops product_flops = 0;  // of the matrix products handed to the library
+  Flops product_flops = 0;                    // of the matrix products handed to the library
+  std::int64_t host = 0;                      // the same for all ranks of a machine
+  std::array<Meeting, kMeetings> meetings{};  // before the run, twice, and after it
   // Of the process it lives in; ranks that are threads share one.
   std::int64_t process = 0;
   Bytes process_growth_bytes = 0;  // highest resident set of the run less that before it
@@ -59,6 +73,24 @@ struct InstructionTime {
   double waiting_seconds = 0;  // of seconds: for other ranks, collectives only
 };
 
+// Whether ranks hold alike what they must hold alike.
+struct ReplicaCheck {
+  std::int64_t compared = 0;  // checksums; 0: there was nothing to compare
+  std::string difference;     // the first one, in words; empty: none
+};
+struct ReplicaChecks {
+  ReplicaCheck data_parallel;    // whole parameters
+  ReplicaCheck tensor_parallel;  // tensors that every tensor-parallel rank holds whole
+  ReplicaCheck masters;          // parameters that a rank owns against their fp32 masters, rounded
+};
+
+// The first steps of a run, taken again by one rank that accumulates the same global batch.
+struct OneRank {
+  std::vector<StepMeasurement> steps;
+  // How far losses and gradient norms may be from the run's, of their size; 0: the same bits.
+  double loss_tolerance = 0, norm_tolerance = 0;
+};
+
 struct Measurement {
   std::string device;   // "cpu: AMD EPYC ..., 2 threads a rank"
   std::string note;     // what a reader of its times must know of it; empty where there is nothing
@@ -69,6 +101,8 @@ struct Measurement {
   StepLog steps;
   std::vector<InstructionTime> times;
   int interrupted_by = 0;  // the signal that ended it before its last step, or 0
+  ReplicaChecks replicas;
+  OneRank one_rank;  // without steps where it was not asked for
 };
 
 }  // namespace zeroplan::program

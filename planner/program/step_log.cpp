@@ -1,6 +1,7 @@
 #include "planner/program/step_log.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace zeroplan::program {
 
@@ -22,7 +23,10 @@ void StepLog::push_back(const StepMeasurement& step) {
   }
   kept_.push_back(step);
   ++taken_;
+  if (!std::isfinite(step.loss) && !first_without_loss_) first_without_loss_ = step;
+  if (step.skipped && step.loss_scale <= 1 && !first_overflow_) first_overflow_ = step;
   if (step.warm_up) return;
+  skipped_ += step.skipped ? 1 : 0;
   fastest_seconds_ = measured_ == 0 ? step.seconds : std::min(fastest_seconds_, step.seconds);
   slowest_seconds_ = std::max(slowest_seconds_, step.seconds);
   measured_seconds_ += step.seconds;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/units.hpp"
@@ -38,8 +39,13 @@ class StepLog {
   std::int64_t kept_every() const { return kept_every_; }
 
   std::int64_t taken() const { return taken_; }  // warm-up included
+  // The first whose loss is no number, and the first that was skipped where the loss scale has nothing left to
+  // halve: what has none is at 1.
+  const std::optional<StepMeasurement>& first_without_loss() const { return first_without_loss_; }
+  const std::optional<StepMeasurement>& first_overflow() const { return first_overflow_; }
   // Of the steps that were no warm-up:
   std::int64_t measured() const { return measured_; }
+  std::int64_t skipped() const { return skipped_; }
   double measured_seconds() const { return measured_seconds_; }
   double fastest_seconds() const { return fastest_seconds_; }
   double slowest_seconds() const { return slowest_seconds_; }
@@ -47,7 +53,8 @@ class StepLog {
  private:
   std::vector<StepMeasurement> kept_;
   std::int64_t kept_every_ = 1;
-  std::int64_t taken_ = 0, measured_ = 0;
+  std::int64_t taken_ = 0, measured_ = 0, skipped_ = 0;
+  std::optional<StepMeasurement> first_without_loss_, first_overflow_;
   bool last_is_extra_ = false;  // kept only as the last one
   double measured_seconds_ = 0, fastest_seconds_ = 0, slowest_seconds_ = 0;
 };

@@ -68,6 +68,9 @@ struct Buffer {
   Elements elements = 0;  // of one instance, partition padding included
   Elements offset = 0;    // views: first element inside the parent's instance
   Bytes bytes = 0;  // of one instance as allocated: elements x type, rounded up to the engine's alignment
+  // The engine that the plan names holds it, and no instruction of this program uses it: it counts in that
+  // engine's memory, and not in what a run of the program writes.
+  bool reserved = false;
 };
 
 // Who takes part in a collective.

@@ -116,8 +116,8 @@ void ZeroPolicy::declare_states(Unit& unit, Parts& parts) {
       parts.gradient = builder_.view("gradient.own", unit.gradient, own_offset, unit.partition);
   }
   if (fp32_partition && !only_fp32_partition) {
-    parts.fp32_gradient = builder_.buffer("gradient.fp32", DataType::fp32, Category::gradient, unit.partition,
-                                          each, states_space_);
+    parts.fp32_gradient = builder_.reserve(builder_.buffer(
+        "gradient.fp32", DataType::fp32, Category::gradient, unit.partition, each, states_space_));
   }
 
   if (master_) {
@@ -154,11 +154,14 @@ void ZeroPolicy::declare_slots() {
   if (slots_for_gradients()) {
     Elements elements = most(units_, largest_layer);
     std::int64_t slots = std::min<std::int64_t>(2, layers);
+    Elements rest = 0;
     if (plan_.engine.gradient_buckets > 0) {
       slots = plan_.engine.gradient_buckets;
-      elements = std::max(elements, plan_.bucket_bytes / bytes_of(gradient_));
+      rest = std::max<Elements>(0, plan_.bucket_bytes / bytes_of(gradient_) - elements);
     }
     gradient_ring_ = builder_.buffer("gradient_bucket", gradient_, Category::bucket, elements, {slots, 0});
+    gradient_ring_rest_ = builder_.reserve(
+        builder_.buffer("gradient_bucket.rest", gradient_, Category::bucket, rest, {slots, 0}));
   }
   const Elements own = builder_.program().data_parallel.rank;
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -235,15 +238,16 @@ void ZeroPolicy::acquire_states() {
 void ZeroPolicy::zero_gradients() {
   for (const Unit& unit : units_) {
     if (unit.gradient == kNoBuffer) continue;
-    builder_.layers(unit.layers, unit.first_layer, 1, [&] {
-      builder_.emit(Op::fill_zero, {builder_[unit.gradient].elements}, {at(unit.gradient)});
-    });
+    const Elements elements = slots_for_gradients() ? unit.partition : whole(unit);
+    builder_.layers(unit.layers, unit.first_layer, 1,
+                    [&] { builder_.emit(Op::fill_zero, {elements}, {at(unit.gradient)}); });
   }
 }
 
 void ZeroPolicy::begin_micro_batch() {
   builder_.acquire_all(gathered_ring_);
   builder_.acquire_all(gradient_ring_);
+  builder_.acquire_all(gradient_ring_rest_);
   for (const Unit& unit : units_) {
     if (!held_through_micro_batch(unit)) continue;
     builder_.acquire(at(unit.weight_gradients));
@@ -255,6 +259,7 @@ void ZeroPolicy::end_micro_batch() {
   for (const Unit& unit : units_) {
     if (held_through_micro_batch(unit)) builder_.release(at(unit.weight_gradients));
   }
+  builder_.release_all(gradient_ring_rest_);
   builder_.release_all(gradient_ring_);
   builder_.release_all(gathered_ring_);
 }
@@ -267,6 +272,11 @@ void ZeroPolicy::gather(const Unit& unit, std::int16_t layer_offset) {
     own = at(unit.is_opaque() ? unit.weights : parts.weights, layer_offset);
     builder_.emit(Op::copy_to_device, {unit.partition}, {at(unit.parameter, layer_offset), own}).stream =
         Stream::copy;
+  } else if (parameter_ != compute_ || partitions_ == 1) {
+    // Ranks gather in the type that the model computes in: each converts its own partition first. One rank
+    // that keeps its optimizer on the host has nobody to gather from.
+    own = at(unit.is_opaque() ? unit.weights : parts.weights, layer_offset);
+    builder_.emit(Op::copy, {unit.partition}, {at(unit.parameter, layer_offset), own}).stream = traffic_;
   }
   builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
                       {own, at(unit.weights, layer_offset)}, 0, traffic_);
@@ -390,7 +400,8 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
   });
 
   if (host_parameter_ != kNoBuffer) {
-    builder_.emit(Op::copy_to_device, {unit.partition}, {updated, own_parameter}).stream = Stream::copy;
+    // Padding was not updated.
+    builder_.emit(Op::copy_to_device, {unit.owned}, {updated, own_parameter}).stream = Stream::copy;
   }
   if (stage_ == 1 || stage_ == 2) {
     builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),

@@ -90,6 +90,7 @@ class ZeroPolicy {
 
   BufferId gathered_ring_ = kNoBuffer;
   BufferId gradient_ring_ = kNoBuffer;
+  BufferId gradient_ring_rest_ = kNoBuffer;  // of an engine's bucket, what is larger than any layer
   BufferId step_bucket_ = kNoBuffer;
   BufferId host_gradient_ = kNoBuffer;   // stage 1 with offload
   BufferId host_parameter_ = kNoBuffer;  // updated parameters on their way back

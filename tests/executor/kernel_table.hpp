@@ -151,9 +151,10 @@ inline void check_embedding(Device& device, std::int64_t count, std::int64_t wid
         out[index(t * width + i)] += table[index(row * width + i)];
         d_table[index(row * width + i)] += dx[index(t * width + i)];
       }
+      // The first tensor-parallel rank adds positions; all of them hold and train them.
+      d_positions[index(t % sequence * width + i)] += dx[index(t * width + i)];
       if (first_row == 0) {
         out[index(t * width + i)] += positions[index(t % sequence * width + i)];
-        d_positions[index(t % sequence * width + i)] += dx[index(t * width + i)];
       }
     }
   }

@@ -5,12 +5,15 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "executor/arena.hpp"
 #include "executor/batches.hpp"
 #include "executor/caching_allocator.hpp"
+#include "executor/canary.hpp"
 #include "executor/device/cpu/cpu_device.hpp"
+#include "executor/error.hpp"
 #include "executor/process_memory.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/executor/training_support.hpp"
@@ -84,6 +87,94 @@ TEST_CASE("without contiguous memory the results are the same and more is asked 
     });
   }
   CHECK(test::same_bits(losses[0], losses[1]));
+}
+
+TEST_CASE("a canary counts the units in which something was written, wherever in them") {
+  constexpr Bytes kUnit = 256;
+  std::vector<std::byte> memory(10 * 1024);
+  const auto bytes = static_cast<Bytes>(memory.size());
+  canary::plant(memory.data(), bytes);
+  CHECK(canary::written(memory.data(), bytes, kUnit) == 0);
+  for (const std::size_t at : {0, 255, 256, 5003, 10239}) memory[at] ^= std::byte{1};
+  CHECK(canary::written(memory.data(), bytes, kUnit) == 4 * kUnit);
+  CHECK(canary::written(memory.data(), bytes, bytes) == bytes);  // larger than a block of the pattern
+  CHECK(canary::written(memory.data(), 1024 + 100, 1024) == 1024);
+  CHECK(canary::written(memory.data() + 512, 1024, 2) == 0);
+  // Nothing that is computed looks like it: zeros, ones, and the NaN of a step that is skipped.
+  for (const std::uint32_t word : {0U, 0x3f800000U, 0x7fc00000U, 0xffc00000U}) {
+    std::memcpy(memory.data(), &word, 4);
+    CHECK(canary::written(memory.data(), 4, 4) == 4);
+  }
+}
+
+namespace {
+
+// Two buffers of 1000 floats in an arena that is observed, and what is written at the peak.
+struct Observed {
+  std::unique_ptr<Device> device = make_cpu_device({});
+  program::StepProgram program;
+  std::optional<Arena> arena;
+
+  explicit Observed(bool contiguous = true) {
+    for (const program::Category category : {program::Category::parameter, program::Category::activation}) {
+      program::Buffer buffer;
+      buffer.name = "a";
+      buffer.category = category;
+      buffer.elements = 1000;
+      buffer.bytes = 4096;
+      program.buffers.push_back(buffer);
+    }
+    ArenaSize size{8192, 0, contiguous};
+    size.observed = true;
+    size.unit = 256;
+    arena.emplace(*device, program, size);
+    arena->acquire(0, 0);
+    arena->acquire(1, 0);
+  }
+  void write(program::BufferId buffer, Elements first, Elements count) {
+    const auto all = arena->tensor(buffer, 0).as<float>();
+    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, 1.0F);
+  }
+  Bytes at(program::Category category) const {
+    return arena->written_at_high_water()[static_cast<std::size_t>(category)];
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an arena that is observed counts what was written of what was held at the peak") {
+  for (const bool contiguous : {true, false}) {
+    Observed whole(contiguous);
+    whole.write(0, 0, 1000);
+    whole.write(1, 0, 1000);
+    whole.arena->release(1, 0);
+    whole.arena->end_observation();
+    CHECK(whole.at(program::Category::parameter) == 4096);
+    CHECK(whole.at(program::Category::activation) == 4096);
+
+    // Half of a buffer is touched, and the other one was written only when it was held again.
+    Observed half(contiguous);
+    half.write(0, 0, 500);
+    half.arena->release(1, 0);
+    half.arena->acquire(1, 0);
+    half.write(1, 0, 1000);
+    half.arena->release(1, 0);
+    half.arena->end_observation();
+    CHECK(half.at(program::Category::parameter) == 2048);
+    CHECK(half.at(program::Category::activation) == 0);
+  }
+}
+
+TEST_CASE("what is written past the end of a buffer is found and named") {
+  Observed released;
+  released.write(1, 0, 1025);
+  CHECK_THROWS_WITH_AS(released.arena->release(1, 0), "something was written past the end of \"a\" [0]",
+                       DeviceError);
+  Observed held;
+  held.write(0, 1000, 24);  // to its own end
+  held.arena->check_held();
+  held.write(0, 1039, 1);
+  CHECK_THROWS_AS(held.arena->check_held(), DeviceError);
 }
 
 TEST_CASE("the system's figures of this process: resident set and its highest") {

@@ -100,7 +100,34 @@ std::vector<std::byte> results_of(Communicator& ranks, const Case& c) {
   return all;
 }
 
+// What all ranks together carried of one call, against what its algorithm must move of S bytes.
+void test_moved(Communicator& world) {
+  using program::Op;
+  for (const Elements partition : {Elements{0}, Elements{1}, Elements{97}, Elements{4999}}) {
+    const Elements elements = partition * world.size();
+    std::vector<std::byte> memory(static_cast<std::size_t>(elements) * 4);
+    const Tensor whole = tensor_of(memory, DataType::fp32);
+    Tensor own = whole;
+    own.elements = partition;
+    own.data += world.rank() * own.bytes();
+    const auto expect = [&](Op op, std::int64_t times, auto&& call) {
+      const Bytes before = world.moved().of(op);
+      call();
+      float carried = static_cast<float>(world.moved().of(op) - before);  // small enough to be exact
+      world.all_reduce({reinterpret_cast<std::byte*>(&carried), DataType::fp32, 1}, Reduction::sum);
+      require(static_cast<Bytes>(carried) == times * (world.size() - 1) * whole.bytes(),
+              fmt::format("{} bytes moved in a {} of {}", carried, program::name_of(op), whole.bytes()));
+    };
+    expect(Op::all_reduce, 2, [&] { world.all_reduce(whole, Reduction::sum); });
+    expect(Op::reduce_scatter, 1, [&] { world.reduce_scatter(whole); });
+    expect(Op::all_gather, 1, [&] { world.all_gather(own, whole); });
+    expect(Op::broadcast, 1, [&] { world.broadcast(whole, world.size() - 1); });
+  }
+}
+
 void test_results(Communicator& world) {
+  test_moved(world);
+  run_ranks(world.size(), {}, test_moved);
   // Bit by bit with what threads make of the same inputs.
   for (const Case& c : cases_for(world.size())) {
     const auto here = results_of(world, c);

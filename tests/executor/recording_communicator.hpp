@@ -66,6 +66,7 @@ class RecordingCommunicator : public Communicator {
   void abort(const std::string& reason) override { seen_.abort(reason); }
   void set_activity(std::string activity) override { seen_.set_activity(std::move(activity)); }
   const Ledger& ledger() const override { return seen_.ledger(); }
+  const Moved& moved() const override { return seen_.moved(); }
 
   RecordingCommunicator(std::unique_ptr<Communicator> group, Recording& recording, Recording::Group name)
       : recording_(recording), owned_(std::move(group)), seen_(*owned_), name_(name) {}

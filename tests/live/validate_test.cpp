@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/support/process.hpp"
 
@@ -43,7 +45,12 @@ TEST_CASE("every kind of plan agrees with its prediction") {
         "--gpus 4 --tp 2 --zero 3 --recompute full --partition-activations --offload-activations",
         "--gpus 2 --zero 3 --offload all --dtype fp16", "--gpus 2 --zero 2 --contiguous-memory=off",
         "--gpus 4 --tp 4 --recompute selective --attention materialized",
-        "--gpus 2 --zero 1 --hw v100-32gb --engine native --optimizer sgd-momentum"}) {
+        "--gpus 2 --zero 1 --hw v100-32gb --engine native --optimizer sgd-momentum",
+        // Engines of others: what they hold for themselves is told apart from what is written.
+        "--gpus 2 --zero 3 --engine fsdp2 --dtype bf16",
+        "--gpus 2 --zero 3 --engine llm-foundry --dtype fp16",
+        "--gpus 2 --zero 2 --engine deepspeed --dtype bf16",
+        "--gpus 2 --zero 1 --engine megatron --dtype fp16"}) {
     const json record = record_of(plan);
     CHECK(record["schema"] == "zeroplan.validation/1");
     CHECK(record["outcome"] == "agrees");
@@ -117,8 +124,8 @@ TEST_CASE("what cannot run is refused with the reason, and running out of memory
   CHECK(record["outcome"] == "failed");
   CHECK(contains(record["reason"], "cannot allocate"));
 
-  for (const char* arguments :
-       {"params=1B", "mixtral-8x7b --force", "qwen3-0.6b", "gpt2 --dropout", "llama3.2-1b --tp 16"}) {
+  for (const char* arguments : {"gpt2 --engine deepspeed-estimator", "params=1B", "mixtral-8x7b --force",
+                                "qwen3-0.6b", "gpt2 --dropout", "llama3.2-1b --tp 16"}) {
     CAPTURE(arguments);
     CHECK(run_shell(kProgram + arguments).exit_code == 3);
   }
@@ -138,6 +145,36 @@ TEST_CASE("a record says when the environment forces lesser kernels, and whether
   const CommandResult free =
       run_shell("unset OPENBLAS_CORETYPE; " + kProgram + kModel + "--dtype fp32 -o json");
   CHECK(json::parse(free.out)["measured"]["note"].is_null());
+}
+
+TEST_CASE(
+    "the first steps are taken again on one rank: the same bits in fp32, and within rounding elsewhere") {
+  for (const auto& [plan, tolerance] :
+       std::vector<std::pair<std::string, double>>{{"--gpus 3 --zero 3 --dtype fp32", 0},
+                                                   {"--gpus 2 --zero 2 --offload optimizer --dtype fp32", 0},
+                                                   {"--gpus 4 --tp 2 --zero 1 --dtype fp32", 1e-4},
+                                                   {"--gpus 2 --zero 3 --engine fsdp2 --dtype bf16", 2e-2}}) {
+    const json record = record_of(plan + " --against-one-rank 2");
+    bool found = false;
+    for (const json& row : record["comparison"]) {
+      if (row["key"] != "one_rank.loss") continue;
+      found = true;
+      CHECK(row["predicted"] > 1);
+      CHECK(row["tolerance_above"].get<double>() ==
+            doctest::Approx(tolerance * row["predicted"].get<double>()));
+    }
+    CHECK(found);
+  }
+}
+
+TEST_CASE("a run that diverges is a no with the reason; one of many steps and its profile are not") {
+  const CommandResult diverged =
+      run_shell(kProgram + kModel + "--dtype fp32 --gpus 2 --zero 2 --rate 1000 --steps 8");
+  CHECK(diverged.exit_code == 1);
+  CHECK(contains(diverged.out, "no: updates: gradients are not finite from step"));
+  const CommandResult fp16 = run_shell(kProgram + kModel + "--dtype fp16 --rate 1000 --clip 0 --steps 30");
+  CHECK(fp16.exit_code == 1);
+  CHECK(contains(fp16.out, "no: "));
 }
 
 TEST_CASE("bad options are named, all in one pass, and nothing is written") {

@@ -20,17 +20,20 @@ class ExchangeCommunicator final : public Communicator {
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return size_; }
   const Ledger& ledger() const override { return ledger_; }
+  const Moved& moved() const override { return moved_; }
 
   void all_reduce(Tensor whole, Reduction reduction) override {
     const Call call = begin(all_reduce_call(whole, reduction));
     const Shares shares = shares_of([&](std::int64_t r) { return share_of(whole.elements, size_, r); });
     reduce_own_share(call, whole, shares, reduction);
     gather_shares(call, whole, shares);
+    end(call);
   }
 
   void reduce_scatter(Tensor whole) override {
     const Call call = begin(reduce_scatter_call(whole, size_));
     reduce_own_share(call, whole, partitions_of(whole), Reduction::sum);
+    end(call);
   }
 
   void all_gather(Tensor own, Tensor whole) override {
@@ -39,6 +42,7 @@ class ExchangeCommunicator final : public Communicator {
     if (own.elements > 0 && own.data != place)
       std::memcpy(place, own.data, static_cast<std::size_t>(own.bytes()));
     gather_shares(call, whole, partitions_of(whole));
+    end(call);
   }
 
   void broadcast(Tensor whole, std::int64_t root) override {
@@ -49,6 +53,7 @@ class ExchangeCommunicator final : public Communicator {
       transport_->receive(whole.data, whole.bytes(), root);
     }
     transport_->wait(call);
+    end(call);
   }
 
   void barrier() override { meet(begin({.kind = Call::Kind::barrier}), nullptr, 0, nullptr); }
@@ -83,7 +88,12 @@ class ExchangeCommunicator final : public Communicator {
   Call begin(Call call) {
     call.sequence = sequence_++;
     if (call.kind != Call::Kind::barrier && call.kind != Call::Kind::split) enter(ledger_, call);
+    sent_before_ = transport_->sent_bytes();
     return call;
+  }
+  // Of a call that moves data.
+  void end(const Call& call) {
+    moved_.add(collective_of(call.kind), transport_->sent_bytes() - sent_before_);
   }
 
   template <class Function>
@@ -166,6 +176,8 @@ class ExchangeCommunicator final : public Communicator {
   std::int64_t size_;
   std::uint64_t sequence_ = 0;
   Ledger ledger_;
+  Moved moved_;
+  Bytes sent_before_ = 0;  // the call
   std::vector<std::byte> buffer_;
   std::vector<const std::byte*> sources_;
 };

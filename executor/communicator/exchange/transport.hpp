@@ -31,6 +31,9 @@ class Transport {
   // another call or has another length.
   virtual void wait(const Call& call) = 0;
 
+  // Of all messages so far, what has left this rank: counted when it does, headers aside.
+  virtual Bytes sent_bytes() const = 0;
+
   // The messages of a group of some ranks of this one, in the given order, with this rank among them. All
   // ranks of the new group call it in the same `call`, and those of other groups with theirs.
   virtual std::unique_ptr<Transport> split(const Call& call, const std::vector<std::int64_t>& ranks) = 0;

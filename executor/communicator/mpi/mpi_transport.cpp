@@ -80,7 +80,9 @@ void MpiTransport::wait(const Call& call) {
       MPI_Status& status = statuses_[static_cast<std::size_t>(i)];
       if (result == MPI_SUCCESS)
         status.MPI_ERROR = MPI_SUCCESS;  // set by MPI only where one of them is an error
-      check_message(call, messages_[static_cast<std::size_t>(done_[static_cast<std::size_t>(i)])], status);
+      const Message& message = messages_[static_cast<std::size_t>(done_[static_cast<std::size_t>(i)])];
+      check_message(call, message, status);
+      if (!message.received) sent_bytes_ += message.bytes;
     }
     open -= static_cast<std::size_t>(done);
     if (open == 0 || done > 0) continue;

@@ -30,6 +30,7 @@ class MpiTransport final : public exchange::Transport {
   void send(const Call& call, const std::byte* from, Bytes bytes, std::int64_t to) override;
   void receive(std::byte* to, Bytes bytes, std::int64_t from) override;
   void wait(const Call& call) override;
+  Bytes sent_bytes() const override { return sent_bytes_; }
   std::unique_ptr<Transport> split(const Call& call, const std::vector<std::int64_t>& ranks) override;
   void abort(const std::string& reason) override;
   void set_activity(std::string activity) override { session_->activities.write(activity); }
@@ -51,6 +52,7 @@ class MpiTransport final : public exchange::Transport {
   std::int64_t rank_ = 0;
   std::vector<MPI_Request> requests_;
   std::vector<Message> messages_;  // of requests_
+  Bytes sent_bytes_ = 0;           // of messages that MPI has sent
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;
 };

@@ -77,7 +77,9 @@ bool Channel::send_some() {
     closed_ = closed_ || !would_block(errno);
     return false;
   }
+  const std::size_t before = std::max(out.sent, sizeof(Header));
   out.sent += static_cast<std::size_t>(sent);
+  sent_bytes_ += static_cast<Bytes>(std::max(out.sent, sizeof(Header)) - before);
   if (out.sent == sizeof(Header) + bytes && ++next_outgoing_ == outgoing_.size()) {
     outgoing_.clear();
     next_outgoing_ = 0;
@@ -151,6 +153,14 @@ void SocketTransport::wait(const Call& call) {
       wait_until_ready(last_move + session_->options.timeout);
     }
   }
+}
+
+Bytes SocketTransport::sent_bytes() const {
+  Bytes bytes = 0;
+  for (std::int64_t rank = 0; rank < size(); ++rank) {
+    if (rank != rank_) bytes += channel(rank).sent_bytes();
+  }
+  return bytes;
 }
 
 bool SocketTransport::move_some(const Call& call, std::int64_t rank) {

@@ -44,6 +44,8 @@ class Channel {
   // The bytes that the message is expected to have whose header receive_some() just gave.
   Bytes expected_bytes() const { return expected_bytes_; }
   bool closed() const { return closed_; }
+  // What the system has taken of the messages, without their headers.
+  Bytes sent_bytes() const { return sent_bytes_; }
 
  private:
   struct Outgoing {
@@ -63,6 +65,7 @@ class Channel {
   std::vector<Incoming> incoming_;
   std::size_t next_outgoing_ = 0, next_incoming_ = 0;
   Bytes expected_bytes_ = 0;
+  Bytes sent_bytes_ = 0;
   bool closed_ = false;
 };
 
@@ -85,6 +88,7 @@ class SocketTransport final : public exchange::Transport {
   void send(const Call& call, const std::byte* from, Bytes bytes, std::int64_t to) override;
   void receive(std::byte* to, Bytes bytes, std::int64_t from) override;
   void wait(const Call& call) override;
+  Bytes sent_bytes() const override;
   std::unique_ptr<Transport> split(const Call& call, const std::vector<std::int64_t>& ranks) override;
   void abort(const std::string& reason) override;
   void set_activity(std::string activity) override;

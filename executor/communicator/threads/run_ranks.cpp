@@ -5,12 +5,15 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "executor/communicator/failure.hpp"
 #include "executor/communicator/threads/group.hpp"
 #include "executor/communicator/threads/thread_communicator.hpp"
+#include "executor/error.hpp"
 
 namespace zeroplan::executor {
 
@@ -93,6 +96,7 @@ void run_ranks(std::int64_t ranks, const ThreadOptions& options,
   Outcome outcome(ranks);
   {
     std::vector<std::jthread> running;
+    std::string refusal;
     try {
       for (const auto& communicator : communicators) {
         running.emplace_back([&, rank = communicator.get()] {
@@ -106,9 +110,18 @@ void run_ranks(std::int64_t ranks, const ThreadOptions& options,
           outcome.ended(rank->rank(), exception);
         });
       }
-    } catch (...) {
+    } catch (const std::system_error& error) {
       communicators[0]->abort("the system has no more threads");
-      throw;
+      refusal = fmt::format("{} ranks as threads of one process: the system gives no more after {} ({})",
+                            ranks, running.size(), error.what());
+    } catch (const std::bad_alloc&) {
+      communicators[0]->abort("there is no memory for more threads");
+      refusal = fmt::format("{} ranks as threads of one process: there is no memory for more after {}", ranks,
+                            running.size());
+    }
+    if (!refusal.empty()) {
+      running.clear();  // they were stopped
+      throw NotPossible(refusal);
     }
     outcome.wait(*run);
   }

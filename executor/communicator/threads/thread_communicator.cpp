@@ -18,8 +18,11 @@ namespace threads {
 
 namespace {
 
-void copy_bytes(std::byte* to, const std::byte* from, Bytes bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+// Returns how many bytes it copied.
+Bytes copy_bytes(std::byte* to, const std::byte* from, Bytes bytes) {
+  if (bytes == 0 || to == from) return 0;
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  return bytes;
 }
 
 // Makes the groups of a split and leaves each member's in its slot. noexcept: the other ranks wait for it in
@@ -46,17 +49,20 @@ class ThreadCommunicator final : public Communicator {
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return group_->size(); }
   const Ledger& ledger() const override { return ledger_; }
+  const Moved& moved() const override { return moved_; }
 
   void all_reduce(Tensor whole, Reduction reduction) override {
     begin(all_reduce_call(whole, reduction), whole.data, nullptr);
-    reduce_share(whole.type, share_of(whole.elements, size(), rank_), reduction, true);
+    moved_.add(program::Op::all_reduce,
+               reduce_share(whole.type, share_of(whole.elements, size(), rank_), reduction, true));
     group_->finish(rank_);
   }
 
   void reduce_scatter(Tensor whole) override {
     begin(reduce_scatter_call(whole, size()), whole.data, nullptr);
     const Elements partition = whole.elements / size();
-    reduce_share(whole.type, {.first = rank_ * partition, .count = partition}, Reduction::sum, false);
+    const Share own{.first = rank_ * partition, .count = partition};
+    moved_.add(program::Op::reduce_scatter, reduce_share(whole.type, own, Reduction::sum, false));
     group_->finish(rank_);
   }
 
@@ -65,14 +71,15 @@ class ThreadCommunicator final : public Communicator {
     // Every rank starts with its own, so that they do not all read one rank's memory at a time.
     for (std::int64_t i = 0; i < size(); ++i) {
       const std::int64_t from = (rank_ + i) % size();
-      copy_bytes(whole.data + from * own.bytes(), group_->slot(from).own, own.bytes());
+      const Bytes copied = copy_bytes(whole.data + from * own.bytes(), group_->slot(from).own, own.bytes());
+      if (from != rank_) moved_.add(program::Op::all_gather, copied);
     }
     group_->finish(rank_);
   }
 
   void broadcast(Tensor whole, std::int64_t root) override {
     begin(broadcast_call(whole, root, size()), whole.data, nullptr);
-    copy_bytes(whole.data, group_->slot(root).whole, whole.bytes());
+    moved_.add(program::Op::broadcast, copy_bytes(whole.data, group_->slot(root).whole, whole.bytes()));
     group_->finish(rank_);
   }
 
@@ -120,22 +127,26 @@ class ThreadCommunicator final : public Communicator {
     group_->begin(rank_);
   }
 
-  // To this rank's memory, or to everyone's: a share is written by its rank only.
-  void reduce_share(program::DataType type, Share share, Reduction reduction, bool to_all) {
-    if (share.count == 0) return;
+  // To this rank's memory, or to everyone's: a share is written by its rank only. Returns the bytes that were
+  // read from other ranks' memory and written into it.
+  Bytes reduce_share(program::DataType type, Share share, Reduction reduction, bool to_all) {
+    if (share.count == 0) return 0;
     const Bytes offset = share.first * program::bytes_of(type);
     places_.clear();
     for (std::int64_t r = 0; r < size(); ++r) places_.push_back(group_->slot(r).whole + offset);
     sources_.assign(places_.begin(), places_.end());
     const std::span<std::byte* const> places = places_;
-    reduce_in_order(sources_, to_all ? places : places.subspan(static_cast<std::size_t>(rank_), 1), type,
-                    share.count, reduction);
+    const Elements reduced =
+        reduce_in_order(sources_, to_all ? places : places.subspan(static_cast<std::size_t>(rank_), 1), type,
+                        share.count, reduction);
+    return (to_all ? 2 : 1) * (size() - 1) * reduced * program::bytes_of(type);
   }
 
   std::shared_ptr<ThreadGroup> group_;
   std::int64_t rank_;
   std::uint64_t sequence_ = 0;
   Ledger ledger_;
+  Moved moved_;
   std::vector<std::byte*> places_;  // reused, so that a call allocates nothing
   std::vector<const std::byte*> sources_;
 };

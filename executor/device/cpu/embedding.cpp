@@ -33,7 +33,7 @@ Embedding embedding_operands(const Kernel& kernel, std::size_t tokens, const Ten
   const Tensor& indices = operand(kernel, tokens, embedding.tokens);
   if (indices.type != DataType::int32) refuse(kernel, "tokens must be int32");
   embedding.indices = indices.as<std::int32_t>().data();
-  if (positions && embedding.first_row == 0) {
+  if (positions) {
     embedding.sequence = kernel.extra;
     if (embedding.sequence == 0)
       refuse(kernel, "extra must be the sequence's length: positions depend on it");
@@ -82,7 +82,7 @@ void embedding_forward(const Kernel& kernel, Workers& workers) {
       } else {
         std::fill_n(to, width, 0.0F);
       }
-      if (embedding.sequence > 0) {
+      if (embedding.sequence > 0 && embedding.first_row == 0) {
         add_into(to, read(positions, token % embedding.sequence * width, width, scratch), width);
       }
       finish_write(out, token * width, width, to);
