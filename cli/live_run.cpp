@@ -13,6 +13,7 @@
 #include "executor/process_memory.hpp"
 #include "executor/training.hpp"
 #include "planner/program/compile.hpp"
+#include "reports/approximations.hpp"
 #include "reports/numbers.hpp"
 #include "reports/validation_stream.hpp"
 
@@ -116,21 +117,23 @@ executor::TrainingJob job_of(const LiveRun& run) {
 
 }  // namespace
 
-std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan) {
+std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan,
+                                      const program::StepProgram& program) {
   if (plan.engine.arithmetic_only) {
     return fmt::format("the engine {} is arithmetic, and no program that runs: it predicts only",
                        plan.engine.name);
   }
   if (!model.is_shape()) return "only the number of parameters is known; running needs the model's shape";
-  if (model.experts) return "experts are planned, but not run yet";
   if (model.head_outputs > 0) return "the loss of a classifier is planned, but not run yet";
-  if (model.latent) return "latent attention is planned, but not run yet";
-  for (const describe::ExtraParameters& extra : model.extra) {
-    return fmt::format("the parameters {} are planned, but nothing is computed with them",
-                       zeroplan::quoted(extra.name));
+  for (const program::Approximation& approximation : program.approximations) {
+    if (!approximation.trains_another_model) continue;
+    return fmt::format("this would train another model than {}: {}", model.name,
+                       reports::approximation_text(approximation));
   }
-  if (model.query_key_norm != describe::QueryKeyNorm::none) {
-    return "norms over query and key heads are planned, but not run yet";
+  if (plan.tensor_parallel > 1 && model.query_key_norm != describe::QueryKeyNorm::none) {
+    return "norms over query and key heads that tensor-parallel ranks share are planned, but not run yet; "
+           "they "
+           "are with tp 1";
   }
   if (plan.tensor_parallel > model.kv_heads) {
     return "key-value heads that tensor-parallel ranks share are planned, but not run yet; tp up to the "

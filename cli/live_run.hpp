@@ -16,8 +16,11 @@
 
 namespace zeroplan::cli {
 
-// Why a plan cannot run on this machine, whatever its memory is; nothing when it can.
-std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan);
+// Why a plan cannot run on this machine, whatever its memory is; nothing when it can. What of the model the
+// program does not compute as it should is in its approximations; what of the plan the CPU device lacks is
+// known here.
+std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan,
+                                      const program::StepProgram& program);
 
 // Whether the ranks of this host, each with what is predicted for it, are more than it has; then in words.
 std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,

@@ -179,6 +179,7 @@ std::vector<OptionSpec> validate_options() {
        "against-one-rank",
        "N",
        "take the first N steps again on one rank, and compare losses and gradient norms"},
+      run_device_option(),
       {{"--force"}, "force", "", "run also what is predicted not to fit"},
   };
 }
@@ -252,6 +253,7 @@ LiveSettings read_live_settings(const Request& request) {
   settings.pin = reader.boolean("pin", settings.pin);
   settings.against_one_rank = reader.integer("against-one-rank", 1, kMaxSteps, 0);
   settings.force = reader.flag("force");
+  settings.device = read_run_device(request);
   reader.throw_if_any();
   return settings;
 }

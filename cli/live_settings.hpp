@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/command.hpp"
+#include "cli/run_device.hpp"
 #include "executor/device/device.hpp"
 #include "executor/rate_schedule.hpp"
 #include "executor/saving.hpp"
@@ -32,6 +33,7 @@ struct LiveSettings {
   bool pin = true;                    // ranks to cores, where they fit
   std::int64_t against_one_rank = 0;  // steps that are taken again on one rank
   bool force = false;
+  RunDevice device;
 };
 
 // Throws ConfigurationError with every option that is wrong.

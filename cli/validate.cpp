@@ -40,8 +40,11 @@ void require_same_ranks(const describe::Plan& plan, const Launch& launch) {
                   plan.devices(), plan.data_parallel, plan.tensor_parallel, launch.ranks)});
 }
 
-std::optional<std::string> refusal(const LiveRun& run, const describe::Cluster& cluster) {
-  if (std::optional<std::string> reason = cannot_run(run.model, run.plan)) return reason;
+std::optional<std::string> refusal(const LiveRun& run, const describe::Cluster& machine) {
+  if (std::optional<std::string> reason = cannot_run(run.model, run.plan, run.prediction.program)) {
+    return reason;
+  }
+  if (std::optional<std::string> reason = cannot_stand_for(run.settings.device, machine)) return reason;
   if (run.settings.force) return std::nullopt;
   if (run.prediction.does_not_fit()) {
     return fmt::format("{}; --force runs it all the same", run.prediction.verdict_reason);
@@ -49,7 +52,7 @@ std::optional<std::string> refusal(const LiveRun& run, const describe::Cluster& 
   if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch)) {
     return fmt::format("{}; --force runs it all the same", *reason);
   }
-  if (run.settings.against_one_rank > 0) return cannot_repeat(run, cluster);
+  if (run.settings.against_one_rank > 0) return cannot_repeat(run, machine);
   return std::nullopt;
 }
 

@@ -28,12 +28,12 @@ bool ends_with(std::string_view text, std::string_view end) { return text.ends_w
 
 }  // namespace
 
-ParameterValue normal_initialization(std::uint64_t seed, std::int64_t layers) {
+ParameterValue normal_initialization(std::uint64_t seed, std::int64_t layers, float norm_weight) {
   constexpr float kDeviation = 0.02F;
   const float residual = kDeviation / std::sqrt(2 * static_cast<float>(layers));
-  return [seed, residual](const ParameterElement& element) {
+  return [seed, residual, norm_weight](const ParameterElement& element) {
     if (ends_with(element.name, ".bias")) return 0.0F;
-    if (element.name.find("norm") != std::string_view::npos) return 1.0F;
+    if (element.name.find("norm") != std::string_view::npos) return norm_weight;
     const bool to_residual =
         ends_with(element.name, "attention.output.weight") || ends_with(element.name, "down.weight");
     std::uint64_t counter = seed ^ element.key;

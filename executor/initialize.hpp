@@ -21,9 +21,9 @@ struct ParameterElement {
 using ParameterValue = std::function<float(const ParameterElement&)>;
 
 // GPT-2's initialisation: matrices (nearly) normal with deviation 0.02, those that write to the residual
-// stream divided by sqrt(2 x layers), norms 1, biases 0. Values come from a counter-based generator over
+// stream divided by sqrt(2 x layers), norms `norm_weight`, biases 0. Values come from a counter-based generator over
 // (seed, name, layer, element).
-ParameterValue normal_initialization(std::uint64_t seed, std::int64_t layers);
+ParameterValue normal_initialization(std::uint64_t seed, std::int64_t layers, float norm_weight = 1);
 
 // Sets what stays from step to step to 0: parameters with their padding, masters, optimizer states and the
 // scalars, as far as units say that they reach. Memory that was acquired holds anything. Requires

@@ -54,7 +54,9 @@ void Interpreter::clear_calls(program::Group group) {
 
 void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
 
-void Interpreter::step(const StepSettings& settings, BatchSource& batches) {
+void Interpreter::step(const StepSettings& given, BatchSource& batches) {
+  StepSettings settings = given;
+  settings.model = program_.constants;
   run(first_after_setup_, program_.code.size(), {}, settings, &batches);
   device_.synchronize();
 }
@@ -204,6 +206,7 @@ void Interpreter::kernel(const Instruction& instruction, Registers registers, co
   kernel.flags = instruction.flags;
   kernel.extra = instruction.extra;
   kernel.iteration = registers.iteration;
+  kernel.layer = registers.layer;
   kernel.counts_replicated = program_.tensor_parallel.rank == 0;
   kernel.dims = instruction.dims;
   for (std::size_t i = 0; i < program::kMaxOperands; ++i) {

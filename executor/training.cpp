@@ -227,7 +227,9 @@ Measurement train(const TrainingJob& job, Communicator& world) {
     while_meeting(world,
                   [&](const std::stop_token&) { rank.initialize(job.weights->values(), job.loss_scale); });
   } else {
-    rank.initialize(normal_initialization(job.seed, rank.program().layers), job.loss_scale);
+    // A norm multiplies with 1, of which the model's constants may hold a part.
+    const auto norm_weight = static_cast<float>(1 - rank.program().constants.norm_weight_offset);
+    rank.initialize(normal_initialization(job.seed, rank.program().layers, norm_weight), job.loss_scale);
   }
   if (!job.resume.empty() || job.weights) {
     // What was mapped of files is no part of the run.

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "planner/program/approximations.hpp"
+#include "reports/approximations.hpp"
 #include "reports/command_line.hpp"
 #include "reports/inputs.hpp"
 #include "reports/numbers.hpp"
@@ -293,6 +295,7 @@ Report compare_report(const CompareAnswer& answer) {
                     .set("schema", "zeroplan.compare/1")
                     .set("version", answer.version)
                     .set("inputs", inputs_data(answer.model, answer.resolved))
+                    .set("approximations", approximations_data(program::approximations_of(answer.model)))
                     .set("assumed", assumed_data(shown.assumptions))
                     .set("notes", notes_data(answer.model, answer.resolved))
                     .set("result", std::move(result));

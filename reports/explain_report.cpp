@@ -106,6 +106,7 @@ Report explain_report(const std::string& key_name, const FitAnswer& answer) {
                     .set("schema", "zeroplan.explain/1")
                     .set("version", answer.version)
                     .set("inputs", *fit.find("inputs"))
+                    .set("approximations", *fit.find("approximations"))
                     .set("assumed", *fit.find("assumed"))
                     .set("notes", *fit.find("notes"))
                     .set("result", Data::map()

@@ -1,4 +1,5 @@
 #include "planner/program/step_program.hpp"
+#include "reports/approximations.hpp"
 #include "reports/command_line.hpp"
 #include "reports/fit_report.hpp"
 #include "reports/inputs.hpp"
@@ -128,6 +129,7 @@ Data fit_data(const FitAnswer& answer) {
       .set("schema", "zeroplan.fit/1")
       .set("version", answer.version)
       .set("inputs", inputs_data(answer.model, answer.resolved))
+      .set("approximations", approximations_data(answer.prediction.program.approximations))
       .set("assumed", assumed_data(answer.resolved.assumptions))
       .set("notes", notes_data(answer.model, answer.resolved))
       .set("result", std::move(result));

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "planner/predict/prediction.hpp"
+#include "planner/program/approximations.hpp"
+#include "reports/approximations.hpp"
 #include "reports/numbers.hpp"
 
 namespace zeroplan::reports {
@@ -152,6 +154,7 @@ void add_inputs(std::vector<Block>& blocks, const describe::Model& model,
 
 void add_assumptions(std::vector<Block>& blocks, const describe::Model& model,
                      const describe::ResolvedPlan& resolved) {
+  add_approximations(blocks, program::approximations_of(model));
   add_notes(blocks, notes_of(model, resolved));
   if (resolved.assumptions.empty()) return;
   blocks.emplace_back(Heading{"Assumed, because it was not said"});

@@ -30,7 +30,7 @@ void add_inputs(std::vector<Block>& blocks, const describe::Model& model,
 // The model's notes, then the plan's: what stood in a file and the answer does not hold.
 Data notes_data(const describe::Model& model, const describe::ResolvedPlan& resolved);
 
-// What every answer about a plan ends with: the notes and the assumptions, once.
+// What every answer about a plan ends with: the approximations, the notes and the assumptions, once.
 void add_assumptions(std::vector<Block>& blocks, const describe::Model& model,
                      const describe::ResolvedPlan& resolved);
 

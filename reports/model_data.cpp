@@ -32,6 +32,46 @@ Data latent_data(const describe::LatentAttention& latent) {
       .set("v_dim", latent.v_dim);
 }
 
+Data rotary_data(const Model& model) {
+  using Scaling = program::RotaryFrequencies::Scaling;
+  const program::RotaryFrequencies& rotary = model.rotary;
+  Data data = Data::map();
+  data.set("base", rotary.base).set("fraction", model.rotary_fraction);
+  if (model.window_rotary) data.set("window_base", model.window_rotary->base);
+  data.set("windows_only", model.rotary_in_windows_only);
+  if (rotary.scaling == Scaling::none) {
+    data.set("scaling", model.rotary_scaling.empty() ? Data("none") : Data(model.rotary_scaling));
+    return data;
+  }
+  data.set("scaling", rotary.scaling == Scaling::linear ? "linear" : "llama3")
+      .set("scaling_factor", rotary.factor);
+  return data;
+}
+
+Data window_data(const program::AttentionWindow& window, std::int64_t layers) {
+  const auto full = static_cast<std::int64_t>(window.full_layers.size());
+  return Data::map()
+      .set("kind", window.kind == program::AttentionWindow::Kind::sliding ? "sliding" : "chunked")
+      .set("size", window.size)
+      .set("windowed_layers", layers - full)
+      .set("full_layers", full);
+}
+
+void set_computation(Data& data, const Model& model) {
+  data.set("norm_placement", name_of(model.norm_placement))
+      .set("norm_epsilon", model.norm_epsilon)
+      .set("norm_weight_offset", model.norm_weight_offset)
+      .set("scaled_embeddings", model.scaled_embeddings)
+      .set("attention_scale_dim",
+           model.attention_scale_dim > 0 ? model.attention_scale_dim : static_cast<double>(model.head_dim))
+      .set("attention_soft_cap", model.attention_soft_cap)
+      .set("logits_soft_cap", model.logits_soft_cap);
+  if (model.position == describe::Position::rotary) data.set("rotary", rotary_data(model));
+  if (model.window.kind != program::AttentionWindow::Kind::none) {
+    data.set("attention_window", window_data(model.window, model.layers));
+  }
+}
+
 void set_shape(Data& data, const Model& model) {
   data.set("architecture", name_of(model.architecture))
       .set("hidden", model.hidden)
@@ -58,6 +98,7 @@ void set_shape(Data& data, const Model& model) {
       .set("final_norm", model.final_norm)
       .set("parallel_block", model.parallel_block)
       .set("query_key_norm", name_of(model.query_key_norm));
+  set_computation(data, model);
   if (model.experts) data.set("mixture_of_experts", experts_data(*model.experts));
   if (model.latent) data.set("latent_attention", latent_data(*model.latent));
 }
@@ -95,6 +136,9 @@ std::string_view name_of(describe::Bias value) {
 }
 std::string_view name_of(describe::QueryKeyNorm value) {
   return at(std::array<std::string_view, 3>{"none", "head", "full"}, value);
+}
+std::string_view name_of(describe::NormPlacement value) {
+  return at(std::array<std::string_view, 3>{"before", "branch", "after"}, value);
 }
 std::string_view name_of(describe::Sharding value) {
   return at(std::array<std::string_view, 5>{"replicated", "column", "row", "vocabulary", "key_value"}, value);

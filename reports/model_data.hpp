@@ -16,6 +16,7 @@ std::string_view name_of(describe::Activation value);
 std::string_view name_of(describe::Position value);
 std::string_view name_of(describe::Bias value);
 std::string_view name_of(describe::QueryKeyNorm value);
+std::string_view name_of(describe::NormPlacement value);
 std::string_view name_of(describe::Sharding value);
 std::string_view name_of(describe::ParameterGroup::Kind value);
 

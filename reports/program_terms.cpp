@@ -201,7 +201,8 @@ std::string instruction_name(const StepProgram& program, const Instruction& inst
 std::vector<Term> flops_terms(const StepProgram& program, bool with_recomputed) {
   std::vector<Repeated> list;
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase, double times) {
-    const double flops = predict::executed_flops(instruction);
+    const double flops = with_recomputed ? predict::executed_flops(program, instruction)
+                                         : predict::needed_flops(program, instruction);
     const bool recomputed = (instruction.flags & program::kRecomputed) != 0;
     if (flops == 0 || (recomputed && !with_recomputed)) return;
     const std::string name =
@@ -214,13 +215,16 @@ std::vector<Term> flops_terms(const StepProgram& program, bool with_recomputed) 
     const auto [sequences, sequence, heads, head_dim] = instruction.dims;
     const double product = 2.0 * static_cast<double>(sequences * sequence) * static_cast<double>(sequence) *
                            static_cast<double>(heads * head_dim);
-    // A flash backward makes the scores a second time, which is recomputation too.
-    const bool has_repeated_scores = instruction.op == Op::attention_backward && !with_recomputed;
-    const double products = flops / product - (has_repeated_scores ? 1 : 0);
-    add_repeated(list, {name,
-                        fmt::format("{:.0f} x 2 x {} x {} x {} x {} x {}", products, sequences, sequence,
-                                    sequence, heads, head_dim),
-                        products * product, times});
+    const double share = predict::visible_share(program, instruction);
+    const double products = flops / product;
+    std::string arithmetic =
+        fmt::format("2 x {} x {} x {} x {} x {}", sequences, sequence, sequence, heads, head_dim);
+    if (products == std::round(products)) {
+      arithmetic = fmt::format("{:.0f} x {}", products, arithmetic);
+    } else {
+      arithmetic = fmt::format("{:.0f} x {} x {:.6g} in windows", products / share, arithmetic, share);
+    }
+    add_repeated(list, {name, std::move(arithmetic), flops, times});
   });
   return to_terms(list);
 }

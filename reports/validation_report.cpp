@@ -256,12 +256,36 @@ Data environment_data(const RunEnvironment& environment) {
       .set("command", environment.command);
 }
 
+// What the prediction has of a machine that the run was not on.
+std::vector<std::string> not_measured(const FitAnswer& fit) {
+  if (fit.resolved.cluster.device.capacity.from_host_memory) return {};
+  std::vector<std::string> list;
+  for (const predict::OverheadTerm& term : fit.prediction.overheads) list.push_back(spaced(term.name));
+  list.emplace_back("the time of a step");
+  return list;
+}
+
+Data not_measured_data(const FitAnswer& fit) {
+  Data list = Data::list();
+  for (std::string& name : not_measured(fit)) list.add(std::move(name));
+  return list;
+}
+
+std::string yes_text(const FitAnswer& fit) {
+  const std::vector<std::string> left_out = not_measured(fit);
+  if (left_out.empty()) return "yes: every figure is within its tolerance.";
+  return fmt::format(
+      "yes, as far as processors can say: buffers, traffic and products are within their tolerances; of {} "
+      "these were not measured: {}.",
+      fit.resolved.cluster.device.name, fmt::join(left_out, ", "));
+}
+
 std::string verdict_text(const ValidationAnswer& answer, const Comparison& comparison) {
   switch (answer.outcome) {
     case RunOutcome::predicted:
       return "Predicted; not run yet.";
     case RunOutcome::agrees:
-      return "yes: every figure is within its tolerance.";
+      return yes_text(answer.prediction);
     case RunOutcome::differs: {
       std::vector<std::string> reasons;
       std::string names;
@@ -334,12 +358,14 @@ Report validation_report(const ValidationAnswer& answer) {
           .set("reason", answer.reason.empty() ? Data() : Data(answer.reason))
           .set("environment", environment_data(answer.environment))
           .set("inputs", *predicted.find("inputs"))
+          .set("approximations", *predicted.find("approximations"))
           .set("assumed", *predicted.find("assumed"))
           .set("notes", *predicted.find("notes"))
           .set("predicted", *predicted.find("result"))
           .set("measured",
                answer.measurement == nullptr ? Data() : measurement_data(prediction, *answer.measurement))
           .set("comparison", comparison_data(comparison))
+          .set("not_measured", not_measured_data(fit))
           .set("times", compared_times_data(times));
   report.rows = "comparison";
 
@@ -353,13 +379,13 @@ Report validation_report(const ValidationAnswer& answer) {
     if (!measurement.note.empty()) blocks.emplace_back(Paragraph{measurement.note});
     blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
     blocks.emplace_back(comparison_table(comparison, measured_speed(prediction, measurement)));
-    if (times.empty()) {
+    if (!times.empty()) {
+      blocks.emplace_back(compared_times_table(times));
+    } else if (not_measured(fit).empty()) {
       blocks.emplace_back(
           Paragraph{"The time of a step is not predicted: zeroplan calibrate measures this machine, and --hw "
                     "takes what "
                     "it writes."});
-    } else {
-      blocks.emplace_back(compared_times_table(times));
     }
     for (const ComparedText& place : comparison.texts) blocks.emplace_back(Paragraph{text_of(place)});
     blocks.emplace_back(Paragraph{memory_text(prediction, measurement)});

@@ -9,8 +9,8 @@ namespace zeroplan::reports {
 namespace {
 
 // What is known before the first step.
-constexpr std::array<std::string_view, 7> kOfStart{"schema",  "version", "environment", "inputs",
-                                                   "assumed", "notes",   "predicted"};
+constexpr std::array<std::string_view, 8> kOfStart{"schema",         "version", "environment", "inputs",
+                                                   "approximations", "assumed", "notes",       "predicted"};
 
 bool is_of_start(const std::string& key) {
   return std::find(kOfStart.begin(), kOfStart.end(), key) != kOfStart.end();

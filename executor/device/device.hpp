@@ -25,9 +25,8 @@ struct StepSettings {
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;  // Adam (arXiv 1412.6980)
   float weight_decay = 0;                               // decoupled (AdamW, arXiv 1711.05101)
   Decayed decayed = Decayed::matrices;
-  float clip_norm = 0;  // of the global gradient norm; 0: none
-  float norm_epsilon = 1e-5F;
-  float rotary_base = 10000;
+  float clip_norm = 0;              // of the global gradient norm; 0: none
+  program::ModelConstants model{};  // of the program that runs; set by the interpreter
   bool dynamic_loss_scale =
       false;  // fp16: halved after an overflow, doubled after `scale_window` steps without one
   std::int64_t scale_window = 1000;
@@ -39,6 +38,7 @@ struct Kernel {
   std::uint8_t flags = 0;
   std::uint32_t extra = 0;
   std::int64_t iteration = 0;
+  std::int64_t layer = 0;         // windows and rotary bases differ between layers
   bool counts_replicated = true;  // gradient_norm: this tensor-parallel rank counts what all hold alike
   std::array<std::int64_t, 4> dims{};
   std::array<Tensor, program::kMaxOperands> operands{};

@@ -51,6 +51,26 @@ void check_experts(const Model& model, Rules& rules) {
   }
 }
 
+void check_positions(const Model& model, Rules& rules) {
+  const bool rotary = model.position == Position::rotary;
+  const bool turned_otherwise = model.rotary != program::RotaryFrequencies{} || model.rotary_fraction != 1 ||
+                                model.window_rotary || model.rotary_in_windows_only ||
+                                !model.rotary_scaling.empty();
+  if (!rotary && turned_otherwise) rules.push_back({"rotary", "expected only with position rotary"});
+  const bool windowed = model.window.kind != program::AttentionWindow::Kind::none;
+  if ((model.window_rotary || model.rotary_in_windows_only) && !windowed) {
+    rules.push_back({"rotary", "window_base and windows_only are settings of an attention_window"});
+  }
+  if (rotary && model.rotary_fraction * static_cast<double>(model.head_dim) < 2 && model.head_dim >= 2) {
+    rules.push_back(
+        {"rotary.fraction", fmt::format("found {:g}, expected at least 2 of the {} elements of a head",
+                                        model.rotary_fraction, model.head_dim)});
+  }
+  if (model.norms_per_layer == 4 && model.norm_placement != NormPlacement::before) {
+    rules.push_back({"norm_placement", "expected before with 4 norms a layer, two of which stand behind"});
+  }
+}
+
 // In floating point: a sum of wild shapes leaves 64 bits.
 double estimate_parameters(const Model& model) {
   double sum = 0;
@@ -65,10 +85,18 @@ double estimate_parameters(const Model& model) {
 
 }  // namespace
 
+std::vector<std::int32_t> every_layer(std::int64_t n, std::int64_t layers) {
+  std::vector<std::int32_t> list;
+  for (std::int64_t layer = n - 1; layer < layers; layer += n)
+    list.push_back(static_cast<std::int32_t>(layer));
+  return list;
+}
+
 std::vector<BrokenRule> check_model(const Model& model) {
   Rules rules;
   check_attention(model, rules);
   check_experts(model, rules);
+  check_positions(model, rules);
   if (model.head_outputs > 0 && model.tied_embeddings) {
     rules.push_back(
         {"head_outputs", "found with tied_embeddings true: the embedding's rows are the vocabulary"});

@@ -22,6 +22,13 @@ inline constexpr std::int64_t kMaxPositionRows = 16777216;
 inline constexpr std::int64_t kMaxExperts = 65536;
 inline constexpr std::int64_t kMaxParameters = 1000000000000000;
 inline constexpr std::size_t kMaxExtra = 64;
+inline constexpr double kMaxRotaryBase = 1e12;
+inline constexpr double kMaxRotaryFactor = 1e6;
+inline constexpr double kMaxSoftCap = 1e6;
+inline constexpr double kLeastPositive = 1e-9;  // of numbers that must not be 0
+
+// Layers n - 1, 2 n - 1, ... of `layers`: every n-th one.
+std::vector<std::int32_t> every_layer(std::int64_t n, std::int64_t layers);
 
 // A rule between fields that does not hold; `key` as in our YAML, dotted.
 struct BrokenRule {

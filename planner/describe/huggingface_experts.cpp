@@ -20,6 +20,8 @@ void use_llama_block(MapReader& config, Model& model) {
   read_tied(config, model, false);
 }
 
+using Window = program::AttentionWindow::Kind;
+
 // Routed experts in `layers` of the layers; the width of a dense MLP is kept only where there is one.
 void use_experts(Model& model, const MixtureOfExperts& experts) {
   model.experts = experts;
@@ -93,6 +95,9 @@ void read_mixtral(MapReader& config, std::string_view, Model& model) {
   experts.expert_ffn = required_size(config, {"intermediate_size"}, kMaxFfn);
   experts.layers = model.layers;
   use_experts(model, experts);
+  read_rotary(config, model, 1e6);
+  read_norm_epsilon(config, model, "rms_norm_eps", 1e-5);
+  read_window(config, model, Window::sliding, "sliding_window", 0, 0);
 }
 
 void read_qwen_experts(MapReader& config, std::string_view type, Model& model) {
@@ -108,6 +113,9 @@ void read_qwen_experts(MapReader& config, std::string_view type, Model& model) {
     if (flag_or(config, "attention_bias", false)) model.biases = Bias::qkvo;
   }
   model.ffn = required_size(config, {"intermediate_size"}, kMaxFfn);
+  read_rotary(config, model);
+  read_norm_epsilon(config, model, "rms_norm_eps", 1e-6);
+  read_late_window(config, model, second ? 28 : 0);
 
   MixtureOfExperts experts;
   experts.experts = required_size(config, {"num_experts"}, kMaxExperts);
@@ -138,6 +146,8 @@ void read_deepseek(MapReader& config, std::string_view type, Model& model) {
     config.problem("attention_bias",
                    "found true, expected false: biases of latent attention are not modelled");
   }
+  read_rotary(config, model);
+  read_norm_epsilon(config, model, "rms_norm_eps", 1e-6);
   LatentAttention latent;
   latent.q_lora = is_null(config, "q_lora_rank") ? 0 : size_or(config, "q_lora_rank", 1536, kMaxHidden);
   latent.kv_lora = size_or(config, "kv_lora_rank", 512, kMaxHidden);
@@ -160,6 +170,8 @@ void read_glm4_experts(MapReader& config, std::string_view, Model& model) {
   read_head_dim(config, model);
   use_llama_block(config, model);
   if (flag_or(config, "attention_bias", false)) model.biases = Bias::qkv;
+  read_rotary(config, model, 10000, 0.5);
+  read_norm_epsilon(config, model, "rms_norm_eps", 1e-5);
   if (flag_or(config, "use_qk_norm", false)) model.query_key_norm = QueryKeyNorm::head;
   const MixtureOfExperts experts = read_routed_experts(config, model, 1, 1);
   if (experts.layers < model.layers) model.ffn = required_size(config, {"intermediate_size"}, kMaxFfn);
@@ -174,6 +186,10 @@ void read_gpt_oss(MapReader& config, std::string_view, Model& model) {
   model.head_dim = size_or(config, "head_dim", 64, kMaxHeadDim);
   use_llama_block(config, model);
   if (flag_or(config, "attention_bias", true)) model.biases = Bias::qkvo;
+  read_rotary(config, model, 150000);
+  if (!config.has("rope_scaling") && !config.has("rope_parameters")) model.rotary_scaling = "yarn";
+  read_norm_epsilon(config, model, "rms_norm_eps", 1e-5);
+  read_window(config, model, Window::sliding, "sliding_window", 128, 2);
   MixtureOfExperts experts;
   experts.experts = required_size(config, {"num_local_experts", "num_experts"}, kMaxExperts);
   experts.top_k = required_size(config, {"num_experts_per_tok", "experts_per_token"}, kMaxExperts);
@@ -191,6 +207,11 @@ void read_llama4(MapReader& config, std::string_view, Model& model) {
   if (!config.has("head_dim") && !is_null(config, "head_dim")) model.head_dim = 128;
   use_llama_block(config, model);
   if (flag_or(config, "attention_bias", false)) model.biases = Bias::qkvo;
+  read_rotary(config, model, 500000);
+  read_norm_epsilon(config, model, "rms_norm_eps", 1e-5);
+  read_window(config, model, Window::chunked, "attention_chunk_size", 8192,
+              size_or(config, "no_rope_layer_interval", 4, kMaxLayers));
+  model.rotary_in_windows_only = model.window.kind == Window::chunked;
   MixtureOfExperts experts;
   experts.experts = required_size(config, {"num_local_experts"}, kMaxExperts);
   experts.top_k = size_or(config, "num_experts_per_tok", 1, kMaxExperts);

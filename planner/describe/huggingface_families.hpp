@@ -44,6 +44,27 @@ void add_extra(Model& model, std::string_view name, ExtraParameters::Per per, El
 // classifier's head has its labels instead of the vocabulary; any other class is refused.
 void read_architecture(MapReader& config, std::string_view prefixes, Model& model);
 
+// planner/describe/huggingface_computation.cpp: how a model computes.
+
+// rope_theta (rotary_emb_base), partial_rotary_factor (rotary_pct), rope_scaling and rope_parameters.
+void read_rotary(MapReader& config, Model& model, double base = 10000, double fraction = 1);
+// rotary_dim, of GPT-J; null turns whole heads.
+void read_rotary_dims(MapReader& config, Model& model, std::int64_t dims);
+// The base of windowed layers; after the window was read.
+void read_window_rotary(MapReader& config, Model& model, std::string_view key, double base);
+void read_norm_epsilon(MapReader& config, Model& model, std::string_view key, double fallback);
+// The window of `key`, `size` where the file leaves it out and none where it says null or `size` is 0, in the
+// layers that layer_types says; without that in all but every `full_every`-th (0: in all).
+void read_window(MapReader& config, Model& model, program::AttentionWindow::Kind kind, std::string_view key,
+                 std::int64_t size, std::int64_t full_every);
+// Qwen's: with use_sliding_window, in layers from max_window_layers on.
+void read_late_window(MapReader& config, Model& model, std::int64_t first_layers);
+// GPT-Neo's attention_types and window_size; global and local by turns without them.
+void read_local_layers(MapReader& config, Model& model);
+// null or a fallback of 0: none.
+void read_soft_cap(MapReader& config, std::string_view key, double fallback, double& cap);
+void read_attention_scale_dim(MapReader& config, std::string_view key, double fallback, Model& model);
+
 using FamilyReader = void (*)(MapReader& config, std::string_view type, Model& model);
 
 // planner/describe/huggingface_gpt.cpp: LayerNorm and a plain MLP.

@@ -19,6 +19,7 @@ void read_gpt2_sizes(MapReader& config, Model& model) {
   model.ffn = size_or(config, "n_inner", 4 * model.hidden, kMaxFfn);
   read_head_dim(config, model);
   read_activation(config, "activation_function", "gelu_new", model);
+  read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
 }
 
 std::int64_t gpt2_positions(MapReader& config, std::int64_t fallback) {
@@ -52,6 +53,7 @@ void read_gptj(MapReader& config, std::string_view, Model& model) {
   read_gpt2_sizes(config, model);
   model.max_sequence = gpt2_positions(config, 2048);
   model.position = Position::rotary;
+  read_rotary_dims(config, model, 64);
   model.biases = Bias::none;
   add_mlp_biases(model);
   model.norms_per_layer = 1;
@@ -71,6 +73,9 @@ void read_gpt_neo(MapReader& config, std::string_view, Model& model) {
   read_activation(config, "activation_function", "gelu_new", model);
   const std::int64_t positions = size_or(config, "max_position_embeddings", 2048, kMaxPositionRows);
   use_learned_positions(model, positions, positions);
+  read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
+  read_local_layers(config, model);
+  model.attention_scale_dim = 1;  // GPT-Neo does not scale its scores
   model.biases = Bias::none;
   add_extra(model, "attention.output.bias", Per::layer, model.hidden);
   add_mlp_biases(model);
@@ -84,6 +89,8 @@ void read_gpt_neox(MapReader& config, std::string_view, Model& model) {
   read_head_dim(config, model);
   read_activation(config, "hidden_act", "gelu", model);
   model.position = Position::rotary;
+  read_rotary(config, model, 10000, 0.25);
+  read_norm_epsilon(config, model, "layer_norm_eps", 1e-5);
   model.parallel_block = flag_or(config, "use_parallel_residual", true);
   if (!flag_or(config, "attention_bias", true)) {
     model.biases = Bias::none;
@@ -103,6 +110,7 @@ void read_opt(MapReader& config, std::string_view, Model& model) {
   use_learned_positions(model, positions, positions > 0 ? positions + 2 : 0);
   const std::int64_t width = size_or(config, "word_embed_proj_dim", model.hidden, kMaxHidden);
   if (width != model.hidden) model.embedding_width = width;
+  if (!flag_or(config, "do_layer_norm_before", true)) model.norm_placement = NormPlacement::after;
   model.final_norm =
       flag_or(config, "do_layer_norm_before", true) && !flag_or(config, "_remove_final_layer_norm", false);
   if (!flag_or(config, "enable_bias", true)) model.biases = Bias::none;
@@ -123,6 +131,7 @@ void read_bloom(MapReader& config, std::string_view, Model& model) {
   model.max_sequence = size_or(config, "seq_length", 0, kMaxSequence);
   read_head_dim(config, model);
   model.position = Position::alibi;
+  read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
   add_extra(model, "embedding_norm", Per::model, 2 * model.hidden);
   read_tied(config, model, true);
 }
@@ -151,6 +160,8 @@ void read_falcon(MapReader& config, std::string_view, Model& model) {
   }
   model.biases = flag_or(config, "bias", false) ? Bias::all : Bias::none;
   model.position = flag_or(config, "alibi", false) ? Position::alibi : Position::rotary;
+  if (model.position == Position::rotary) read_rotary(config, model);
+  read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
   read_tied(config, model, true);
 }
 
@@ -161,6 +172,8 @@ void read_phi(MapReader& config, std::string_view, Model& model) {
   read_head_dim(config, model);
   read_activation(config, "hidden_act", "gelu_new", model);
   model.position = Position::rotary;
+  read_rotary(config, model, 10000, 0.5);
+  read_norm_epsilon(config, model, "layer_norm_eps", 1e-5);
   model.parallel_block = true;
   model.norms_per_layer = 1;
   model.head_bias = true;
@@ -179,6 +192,7 @@ void read_mpt(MapReader& config, std::string_view, Model& model) {
   model.ffn = size_or(config, "expansion_ratio", 4, 64) * model.hidden;
   read_head_dim(config, model);
   const std::int64_t sequence = size_or(config, "max_seq_len", 2048, kMaxPositionRows);
+  read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
   if (flag_or(config, "no_bias", true)) {
     model.biases = Bias::none;
     model.norm_bias = false;
@@ -220,6 +234,9 @@ void read_starcoder2(MapReader& config, std::string_view, Model& model) {
   read_head_dim(config, model);
   read_activation(config, "hidden_act", "gelu_pytorch_tanh", model);
   model.position = Position::rotary;
+  read_rotary(config, model);
+  read_norm_epsilon(config, model, "norm_epsilon", 1e-5);
+  read_window(config, model, program::AttentionWindow::Kind::sliding, "sliding_window", 0, 0);
   model.biases = flag_or(config, "use_bias", true) ? Bias::all : Bias::none;
   read_tied(config, model, true);
 }
@@ -241,6 +258,7 @@ void read_t5(MapReader& config, std::string_view type, Model& model) {
   model.position = Position::relative_bias;
   model.position_rows = size_or(config, "relative_attention_num_buckets", 32, kMaxPositionRows);
   model.norm = Norm::rms_norm;
+  read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-6);
   model.biases = Bias::none;
   const std::string projection =
       config.string("feed_forward_proj").value_or(type == "mt5" ? "gated-gelu" : "relu");

@@ -10,14 +10,21 @@ struct Defaults {
   std::int64_t kv_heads = 0;  // 0: as many as heads
   std::int64_t head_dim = 0;  // 0: hidden / heads
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  double norm_epsilon = 1e-6;
+  std::int64_t window = 0;  // sliding, in all layers; 0: none
 };
 
 // What the transformers library takes for keys that a file of this type leaves out.
 constexpr Defaults kDefaults[] = {
-    {"llama"},     {"mistral", 8},
-    {"qwen2", 32}, {"qwen3", 32, 128, QueryKeyNorm::head},
-    {"phi3"},      {"olmo2", 0, 0, QueryKeyNorm::full},
+    {"llama"},
+    {"mistral", 8, 0, QueryKeyNorm::none, 1e-6, 4096},
+    {"qwen2", 32},
+    {"qwen3", 32, 128, QueryKeyNorm::head},
+    {"phi3", 0, 0, QueryKeyNorm::none, 1e-5},
+    {"olmo2", 0, 0, QueryKeyNorm::full, 1e-5},
 };
+
+constexpr auto kSliding = program::AttentionWindow::Kind::sliding;
 
 Bias llama_biases(MapReader& config, bool attention) {
   const bool mlp = flag_or(config, "mlp_bias", false);
@@ -47,6 +54,14 @@ void read_llama(MapReader& config, std::string_view type, Model& model) {
   model.position = Position::rotary;
   model.norm = Norm::rms_norm;
   model.query_key_norm = defaults.query_key_norm;
+  if (type == "olmo2") model.norm_placement = NormPlacement::branch;
+  read_rotary(config, model);
+  read_norm_epsilon(config, model, "rms_norm_eps", defaults.norm_epsilon);
+  if (type == "mistral" || type == "phi3") {
+    read_window(config, model, kSliding, "sliding_window", defaults.window, 0);
+  } else if (type == "qwen2" || type == "qwen3") {
+    read_late_window(config, model, 28);
+  }
   // Qwen2 has its biases on query, key and value without a key that says so.
   model.biases = type == "qwen2" ? Bias::qkv : llama_biases(config, flag_or(config, "attention_bias", false));
   read_tied(config, model, false);
@@ -73,6 +88,18 @@ void read_gemma(MapReader& config, std::string_view type, Model& model) {
   model.norm = Norm::rms_norm;
   model.norms_per_layer = first ? 2 : 4;
   if (third) model.query_key_norm = QueryKeyNorm::head;
+  model.norm_weight_offset = true;
+  model.scaled_embeddings = true;
+  read_norm_epsilon(config, model, "rms_norm_eps", 1e-6);
+  read_rotary(config, model, third ? 1e6 : 1e4);
+  if (!first) {
+    const std::int64_t every = third ? size_or(config, "sliding_window_pattern", 6, kMaxLayers) : 2;
+    read_window(config, model, kSliding, "sliding_window", 4096, every);
+    read_attention_scale_dim(config, "query_pre_attn_scalar", 256, model);
+    read_soft_cap(config, "attn_logit_softcapping", third ? 0 : 50, model.attention_soft_cap);
+    read_soft_cap(config, "final_logit_softcapping", third ? 0 : 30, model.logits_soft_cap);
+  }
+  if (third) read_window_rotary(config, model, "rope_local_base_freq", 1e4);
   model.biases = flag_or(config, "attention_bias", false) ? Bias::qkvo : Bias::none;
   read_tied(config, model, true);
 }

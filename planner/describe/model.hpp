@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/describe/document.hpp"
+#include "planner/program/model_constants.hpp"
 #include "planner/units.hpp"
 
 // The model to train, as shapes. Counts are elements. Symbols as in the papers: h hidden, L layers, a heads,
@@ -19,6 +20,9 @@ enum class Activation { gelu, silu, relu };
 enum class Position { learned, rotary, alibi, relative_bias, none };
 enum class Bias { none, qkv, qkvo, all };
 enum class QueryKeyNorm { none, head, full };
+// Where a layer's norms stand: before attention and MLP, on what they add to the residual stream (OLMo 2), or
+// after that has been added (OPT-350M, the first Transformer). With norms_per_layer 4 there are two each.
+enum class NormPlacement { before, branch, after };
 
 // Mixture of experts: in `layers` of the model's layers the MLP is `experts` MLPs of width `expert_ffn`, of
 // which a token uses `top_k`, with a router and shared experts of total width `shared_ffn`.
@@ -98,6 +102,22 @@ struct Model {
   bool final_norm = true;
   bool parallel_block = false;  // attention and MLP from the same input (GPT-NeoX, Falcon, Phi)
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+
+  // How the model computes; no parameter count depends on these.
+  NormPlacement norm_placement = NormPlacement::before;
+  double norm_epsilon = 1e-5;
+  bool norm_weight_offset = false;  // a norm multiplies with 1 + its weight (Gemma)
+  bool scaled_embeddings = false;   // a token's row is multiplied by sqrt(hidden) (Gemma)
+  double attention_scale_dim = 0;   // scores are divided by its square root; 0: head_dim
+  double attention_soft_cap = 0;    // a score x becomes cap tanh(x / cap) (Gemma 2); 0: none
+  double logits_soft_cap = 0;       // the same of the logits
+  double rotary_fraction = 1;       // of a head's elements, the first so many are turned (GPT-NeoX, Phi)
+  program::RotaryFrequencies rotary;
+  std::optional<program::RotaryFrequencies> window_rotary;  // of windowed layers; else as the others
+  bool rotary_in_windows_only = false;                      // the other layers have no positions (Llama 4)
+  std::string rotary_scaling;  // a scaling that `rotary` does not have (yarn), by its name; empty: none
+  program::AttentionWindow window;
+
   std::optional<MixtureOfExperts> experts;
   std::optional<LatentAttention> latent;
   std::vector<ExtraParameters> extra;

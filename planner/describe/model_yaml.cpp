@@ -2,9 +2,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <stdexcept>
 
 #include "planner/describe/check_model.hpp"
 #include "planner/describe/model.hpp"
+#include "planner/describe/quantity.hpp"
 
 // Reads models/*.yaml and files of the same form (docs/models.md).
 namespace zeroplan::describe {
@@ -83,6 +86,68 @@ void read_notes(MapReader& map, Model& model) {
     if (note.kind != Value::Kind::scalar) return map.problem("notes", "expected a list of texts");
     model.notes.push_back(note.text);
   }
+}
+
+program::RotaryFrequencies read_scaling(MapReader map, program::RotaryFrequencies frequencies) {
+  using Scaling = program::RotaryFrequencies::Scaling;
+  frequencies.scaling = required_choice<Scaling>(map, "type", {"none", "linear", "llama3"});
+  map.missing("factor", "how many times longer sequences become");
+  frequencies.factor = map.real("factor", 1, kMaxRotaryFactor).value_or(1);
+  if (frequencies.scaling == Scaling::llama3) {
+    frequencies.low_frequency = map.real("low_frequency", kLeastPositive, kMaxRotaryFactor).value_or(1);
+    frequencies.high_frequency = map.real("high_frequency", kLeastPositive, kMaxRotaryFactor).value_or(4);
+    frequencies.original_sequence =
+        required(map, "original_sequence", 1, kMaxSequence, "the sequence before it was scaled");
+    if (frequencies.high_frequency <= frequencies.low_frequency) {
+      map.problem("high_frequency", "expected more than low_frequency");
+    }
+  }
+  map.finish();
+  return frequencies;
+}
+
+void read_rotary(MapReader map, Model& model) {
+  model.rotary.base = map.real("base", 1, kMaxRotaryBase).value_or(model.rotary.base);
+  model.rotary_fraction = map.real("fraction", kLeastPositive, 1).value_or(1);
+  if (const auto base = map.real("window_base", 1, kMaxRotaryBase)) {
+    model.window_rotary = program::RotaryFrequencies{.base = *base};
+  }
+  model.rotary_in_windows_only = map.boolean("windows_only").value_or(false);
+  if (const Value* scaling = map.any("scaling"); scaling != nullptr) {
+    if (scaling->kind == Value::Kind::map) {
+      model.rotary =
+          read_scaling({*scaling, map.source(), map.dotted("scaling"), map.problems()}, model.rotary);
+    } else {
+      model.rotary_scaling = map.string("scaling").value_or("");  // known by its name alone
+    }
+  }
+  map.finish();
+}
+
+program::AttentionWindow read_window(MapReader map, std::int64_t layers) {
+  program::AttentionWindow window;
+  window.kind = static_cast<program::AttentionWindow::Kind>(
+      required_choice<int>(map, "kind", {"sliding", "chunked"}) + 1);
+  window.size = required(map, "size", 1, kMaxSequence, "how many positions a query sees");
+  const std::int64_t every = map.integer("full_every", 1, kMaxLayers).value_or(0);
+  if (const Value* list = map.list("full_layers")) {
+    for (const Value& item : list->items) {
+      try {
+        window.full_layers.push_back(
+            static_cast<std::int32_t>(parse_integer(item.text, 0, std::max<std::int64_t>(0, layers - 1))));
+      } catch (const std::invalid_argument& error) {
+        map.problem("full_layers", error.what());
+        break;
+      }
+    }
+    if (every > 0) map.problem("full_layers", "expected either full_every or full_layers");
+    if (!std::is_sorted(window.full_layers.begin(), window.full_layers.end(), std::less_equal<>{})) {
+      map.problem("full_layers", "expected layer numbers that rise");
+    }
+  }
+  if (every > 0) window.full_layers = every_layer(every, layers);
+  map.finish();
+  return window;
 }
 
 std::vector<ExtraParameters> read_extra(MapReader& parent, const Value& list) {
@@ -197,6 +262,23 @@ void read_position_and_norm(MapReader& map, Model& model) {
   model.parallel_block = map.boolean("parallel_block").value_or(false);
 }
 
+void read_computation(MapReader& map, Model& model) {
+  model.norm_placement = choice(map, "norm_placement", {"before", "branch", "after"}, NormPlacement::before);
+  model.norm_epsilon = map.real("norm_epsilon", 0, 1).value_or(model.norm_epsilon);
+  model.norm_weight_offset = map.boolean("norm_weight_offset").value_or(false);
+  model.scaled_embeddings = map.boolean("scaled_embeddings").value_or(false);
+  model.attention_scale_dim = map.real("attention_scale_dim", kLeastPositive, kMaxHidden).value_or(0);
+  model.attention_soft_cap = map.real("attention_soft_cap", kLeastPositive, kMaxSoftCap).value_or(0);
+  model.logits_soft_cap = map.real("logits_soft_cap", kLeastPositive, kMaxSoftCap).value_or(0);
+  if (const Value* rotary = map.map("rotary")) {
+    read_rotary({*rotary, map.source(), map.dotted("rotary"), map.problems()}, model);
+  }
+  if (const Value* window = map.map("attention_window")) {
+    model.window =
+        read_window({*window, map.source(), map.dotted("attention_window"), map.problems()}, model.layers);
+  }
+}
+
 }  // namespace
 
 Model read_model_yaml(const Document& document) {
@@ -208,6 +290,7 @@ Model read_model_yaml(const Document& document) {
   read_shape(map, model);
   read_position_and_norm(map, model);
   read_notes(map, model);
+  read_computation(map, model);
   if (const Value* extra = map.list("extra")) model.extra = read_extra(map, *extra);
   if (const Value* published = map.map("published")) {
     model.published = read_published({*published, map.source(), map.dotted("published"), problems});

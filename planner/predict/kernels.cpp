@@ -200,9 +200,28 @@ double attention_product_seconds(const KernelRates& rates, const StepProgram& pr
       return from_scores;
     case Op::attention_values_backward:
       return to_scores + from_scores;
-    default:
-      return 2 * from_scores;
+    default:  // capped scores are made once more
+      return 2 * from_scores + (program.constants.attention_soft_cap > 0 ? to_scores : 0);
   }
+}
+
+// The mean of the program's layers. A query of a windowed layer goes over as many keys as one of a shorter
+// sequence, and fills the kernel's pipeline no better.
+double fused_attention_seconds(const KernelRates& rates, const StepProgram& program,
+                               const Instruction& instruction) {
+  const auto length = static_cast<double>(instruction.dims[1]);
+  const auto width = static_cast<double>(instruction.dims[3]);
+  const double pass = instruction.op == Op::attention_backward ? kAttentionBackward : 1;
+  const auto rate = [&](double keys) {
+    const double shape = keys / (keys + kAttentionHalfLength) * width / (width + kAttentionHalfHead);
+    return rates.attention_flops_per_s * shape * pass;
+  };
+  const program::AttentionWindow& window = program.constants.window;
+  const double windowed = window.windowed_share(program.layers);
+  const double visible = window.visible_share(instruction.dims[1]);
+  const double seen = windowed * visible;
+  const double flops = executed_flops(program, instruction) / (1 - windowed + seen);  // of a full layer
+  return flops / 2 * ((1 - windowed) / rate(length) + seen / rate(visible * length));
 }
 
 }  // namespace
@@ -331,9 +350,7 @@ double kernel_seconds(const KernelRates& rates, const StepProgram& program, cons
     return product_seconds(rates, 1, m, n, k, bytes);
   }
   if (is_fused_attention(instruction.op)) {
-    const double shape = dim(1) / (dim(1) + kAttentionHalfLength) * dim(3) / (dim(3) + kAttentionHalfHead);
-    const double pass = instruction.op == Op::attention_backward ? kAttentionBackward : 1;
-    return executed_flops(instruction) / 2 / (rates.attention_flops_per_s * shape * pass);
+    return fused_attention_seconds(rates, program, instruction);
   }
   if (is_batched_product(instruction.op)) return attention_product_seconds(rates, program, instruction);
   const double factor = is_elementwise(instruction.op) ? rates.elementwise_factor

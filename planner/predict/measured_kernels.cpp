@@ -62,7 +62,7 @@ double interpolated(const MeasuredKernel& kernel, const std::array<double, kMost
 }  // namespace
 
 double kernel_work(const program::StepProgram& program, const Instruction& instruction) {
-  if (const Flops flops = executed_flops(instruction); flops > 0) return flops;
+  if (const Flops flops = executed_flops(program, instruction); flops > 0) return flops;
   if (const double bytes = moved_bytes(program, instruction); bytes > 0) return bytes;
   // Small kernels that the roofline leaves out: an element of each operand for each of their dims.
   double elements = 1;

@@ -14,19 +14,23 @@ Attention::Attention(Builder& builder, const Model& model, const Plan& plan, con
       recompute_scores_(plan.recompute == describe::Recompute::selective),
       rotary_(model.position == describe::Position::rotary),
       latent_(model.latent.has_value()),
+      normed_as_one_(model.query_key_norm == describe::QueryKeyNorm::full),
       kept_(builder),
-      branch_(builder, shapes,
-              Parameters(builder, unit).norm("attention_output_norm.weight", "attention_output_norm.bias"),
-              {"attention.branch", "attention.branch_statistics", "attention.hidden_mask",
-               "attention.branch_gradient"},
-              instances) {
+      branch_(
+          builder, shapes,
+          norms_on_branch(model)
+              ? Parameters(builder, unit).norm("attention_norm.weight", "attention_norm.bias")
+              : Parameters(builder, unit).norm("attention_output_norm.weight", "attention_output_norm.bias"),
+          {"attention.branch", "attention.branch_statistics", "attention.hidden_mask",
+           "attention.branch_gradient"},
+          instances) {
   Parameters parameters(builder, unit);
   const std::int64_t tokens = shapes.tokens;
   const auto fp32 = [&](std::string_view name, Elements elements, Instances count) {
     return builder_.buffer(name, DataType::fp32, Category::activation, elements, count);
   };
 
-  norm_ = parameters.norm("attention_norm.weight", "attention_norm.bias");
+  if (!norms_on_branch(model)) norm_ = parameters.norm("attention_norm.weight", "attention_norm.bias");
   const bool has_norm = norm_.parameters != kNoBuffer;
   normed_ = activation("attention.normed", shapes.hidden, instances);
   statistics_ = fp32("attention.norm_statistics", has_norm ? tokens * shapes.norm_statistics : 0, instances);
@@ -122,6 +126,30 @@ void Attention::emit_rotary(Op op, Operand heads) {
       narrow<std::uint32_t>(shapes_.sequence);
 }
 
+// One norm over each head of a token, or one over all of them.
+void Attention::emit_head_norms() {
+  const auto emit = [&](const NormParameters& norm, std::int64_t heads, Elements first) {
+    const std::int64_t rows = normed_as_one_ ? 1 : heads;
+    builder_.emit(Op::norm_forward, {shapes_.tokens * rows, norm.width, rows, first},
+                  {at(packed_), at(norm.parameters), at(query_key_), at(query_key_statistics_)});
+  };
+  emit(query_norm_, shapes_.heads, 0);
+  emit(key_norm_, shapes_.kv_heads, shapes_.heads * shapes_.head_dim);
+}
+
+void Attention::emit_head_norms_backward() {
+  const auto emit = [&](const NormParameters& norm, std::int64_t heads, Elements first) {
+    const std::int64_t rows = normed_as_one_ ? 1 : heads;
+    builder_
+        .emit(Op::norm_backward, {shapes_.tokens * rows, norm.width, rows, first},
+              {at(packed_gradient_), at(packed_), at(norm.parameters), at(query_key_statistics_),
+               at(packed_gradient_), at(norm.gradient)})
+        .flags |= kOverwrite;
+  };
+  emit(query_norm_, shapes_.heads, 0);
+  emit(key_norm_, shapes_.kv_heads, shapes_.heads * shapes_.head_dim);
+}
+
 void Attention::forward(Keep keep, Operand in, Operand out, bool acquire_out) {
   Scope scope(builder_);
   scope.acquire(at(normed_));
@@ -153,10 +181,7 @@ void Attention::project(Scope& scope) {
   if (query_key_ != kNoBuffer) {
     scope.acquire(at(query_key_));
     scope.acquire(at(query_key_statistics_));
-    emit_norm(builder_, query_norm_, shapes_.tokens * shapes_.heads, at(packed_), at(query_key_),
-              at(query_key_statistics_));
-    emit_norm(builder_, key_norm_, shapes_.tokens * shapes_.kv_heads, at(packed_), at(query_key_),
-              at(query_key_statistics_));
+    emit_head_norms();
     turned = at(query_key_);
   }
   emit_rotary(Op::rotary_forward, turned);
@@ -238,10 +263,7 @@ void Attention::compute_backward(Operand in, Operand dy, Operand gradient) {
 
   emit_rotary(Op::rotary_backward, at(packed_gradient_));
   if (query_key_ != kNoBuffer) {
-    emit_norm_backward(builder_, query_norm_, tokens * shapes_.heads, at(packed_gradient_), at(packed_),
-                       at(query_key_statistics_), at(packed_gradient_), true);
-    emit_norm_backward(builder_, key_norm_, tokens * shapes_.kv_heads, at(packed_gradient_), at(packed_),
-                       at(query_key_statistics_), at(packed_gradient_), true);
+    emit_head_norms_backward();
   }
   const Operand normed_gradient = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
   project_backward(normed_gradient);

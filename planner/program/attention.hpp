@@ -42,11 +42,13 @@ class Attention {
   void attend_backward();
   Instruction& emit_attention(Op op, std::initializer_list<Operand> operands);
   void emit_rotary(Op op, Operand heads);
+  void emit_head_norms();
+  void emit_head_norms_backward();
   BufferId activation(std::string_view name, Elements width, Instances instances);
 
   Builder& builder_;
   Shapes shapes_;
-  bool flash_, recompute_scores_, rotary_, latent_;
+  bool flash_, recompute_scores_, rotary_, latent_, normed_as_one_;
   std::int64_t rotary_heads_ = 0, rotary_dim_ = 0;
   std::int64_t context_width_ = 0;  // of the attention output: heads x head_dim
   Scope kept_;

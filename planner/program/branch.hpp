@@ -4,6 +4,11 @@
 
 namespace zeroplan::program {
 
+// Whether a layer's norms stand on its branches and nowhere else (OLMo 2).
+inline bool norms_on_branch(const describe::Model& model) {
+  return model.norm_placement == describe::NormPlacement::branch;
+}
+
 // What half a layer adds to the residual stream: the output of its last product, summed over tensor-parallel
 // ranks, normed in models that norm after too (Gemma 2), with bias and dropout.
 class Branch {

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "planner/program/approximations.hpp"
 #include "planner/program/ends.hpp"
 #include "planner/program/layer_stack.hpp"
 #include "planner/program/zero_policy.hpp"
@@ -74,7 +75,7 @@ class Compiler {
     builder_.acquire(at(batch_.targets));
     builder_.emit(Op::load_batch, {shapes_.tokens}, {at(batch_.tokens), at(batch_.targets)});
     layers_->begin();
-    embedding_->acquire_mask();
+    embedding_->acquire_kept();
     embedding_->forward(batch_, layers_->acquire_input());
     layers_->forward();
     head_->forward(batch_, layers_->output());
@@ -84,7 +85,7 @@ class Compiler {
     head_->backward(batch_, layers_->output(), layers_->gradient(), last);
     layers_->backward(last);
     embedding_->backward(batch_, layers_->gradient(), last);
-    embedding_->release_mask();
+    embedding_->release_kept();
     layers_->end();
     builder_.release(at(batch_.targets));
     builder_.release(at(batch_.tokens));
@@ -182,6 +183,8 @@ void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepP
   program.layers = model.is_shape() ? model.layers + model.encoder_layers : 0;
   program.tokens_per_step = plan.global_batch() * plan.sequence;
   program.states_only = !model.is_shape();
+  program.constants = make_constants(model, plan, rank);
+  program.approximations = approximations_of(model);
 
   const std::int64_t partitions = ZeroPolicy::effective_stage(plan) > 0 ? plan.data_parallel : 1;
   Units units = make_units(model, plan, partitions, rank);

@@ -20,16 +20,52 @@ Embedding::Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, c
   }
   mask_ = builder.buffer("embedding.mask", DataType::uint8, Category::activation,
                          shapes.dropout ? shapes.tokens * shapes.hidden : 0);
+  projection_ = Parameters(builder, unit).linear({{"embedding.projection.weight", {}}});
+  if (projection_.weight == kNoBuffer) return;
+  const Elements narrow = shapes.tokens * width_;
+  narrow_ = builder.buffer("embedding.narrow", shapes.compute, Category::activation, narrow);
+  narrow_gradient_ = builder.buffer("embedding.narrow_gradient", shapes.compute, Category::activation,
+                                    shapes.in_place ? 0 : narrow);
+}
+
+void Embedding::acquire_kept() {
+  builder_.acquire(at(mask_));
+  builder_.acquire(at(narrow_));
+}
+
+void Embedding::release_kept() {
+  builder_.release(at(narrow_));
+  builder_.release(at(mask_));
+}
+
+void Embedding::look_up(const MicroBatch& batch, Operand out) {
+  const BufferId positions = is_projected() ? kNoBuffer : positions_;
+  builder_
+      .emit(Op::embedding_forward, {shapes_.tokens, width_, rows_, first_row_},
+            {at(batch.tokens), at(table_), at(positions), out})
+      .extra = narrow<std::uint32_t>(shapes_.sequence);
+  emit_tensor_all_reduce(builder_, shapes_, out, width_);
+}
+
+// Behind a projection every rank has the whole embedding, and adds every position.
+void Embedding::add_positions(const MicroBatch& batch, Operand out) {
+  if (positions_ == kNoBuffer) return;
+  builder_
+      .emit(Op::embedding_forward, {shapes_.tokens, shapes_.hidden, 0, 0},
+            {at(batch.tokens), at(kNoBuffer), at(positions_), out})
+      .extra = narrow<std::uint32_t>(shapes_.sequence);
 }
 
 void Embedding::forward(const MicroBatch& batch, Operand out) {
   zero_.acquire_weights(unit_);
   zero_.gather(unit_);
-  builder_
-      .emit(Op::embedding_forward, {shapes_.tokens, width_, rows_, first_row_},
-            {at(batch.tokens), at(table_), at(positions_), out})
-      .extra = narrow<std::uint32_t>(shapes_.sequence);
-  emit_tensor_all_reduce(builder_, shapes_, out);
+  if (is_projected()) {
+    look_up(batch, at(narrow_));
+    emit_linear(builder_, projection_, shapes_.tokens, at(narrow_), out);
+    add_positions(batch, out);
+  } else {
+    look_up(batch, out);
+  }
   if (mask_ != kNoBuffer) {
     builder_.emit(Op::dropout_forward, {shapes_.tokens * shapes_.hidden}, {out, at(mask_), out});
   }
@@ -41,12 +77,38 @@ void Embedding::backward(const MicroBatch& batch, Operand gradient, bool last) {
   if (mask_ != kNoBuffer) {
     builder_.emit(Op::dropout_backward, {shapes_.tokens * shapes_.hidden}, {at(mask_), gradient});
   }
-  builder_
-      .emit(Op::embedding_backward, {shapes_.tokens, width_, rows_, first_row_},
-            {gradient, at(batch.tokens), at(table_gradient_), at(positions_gradient_)})
-      .extra = narrow<std::uint32_t>(shapes_.sequence);
+  if (is_projected()) {
+    project_backward(batch, gradient);
+  } else {
+    builder_
+        .emit(Op::embedding_backward, {shapes_.tokens, width_, rows_, first_row_},
+              {gradient, at(batch.tokens), at(table_gradient_), at(positions_gradient_)})
+        .extra = narrow<std::uint32_t>(shapes_.sequence);
+  }
   zero_.reduce(unit_, last);
   zero_.release_gradients(unit_);
+}
+
+void Embedding::project_backward(const MicroBatch& batch, Operand gradient) {
+  const auto sequence = narrow<std::uint32_t>(shapes_.sequence);
+  if (positions_gradient_ != kNoBuffer) {
+    builder_
+        .emit(Op::embedding_backward, {shapes_.tokens, shapes_.hidden, 0, 0},
+              {gradient, at(batch.tokens), at(kNoBuffer), at(positions_gradient_)})
+        .extra = sequence;
+  }
+  builder_.acquire(at(narrow_gradient_));
+  zero_.acquire_weights(unit_);
+  zero_.gather(unit_);
+  const Operand narrowed = narrow_gradient_ != kNoBuffer ? at(narrow_gradient_) : at(narrow_);
+  emit_weight_gradient(builder_, projection_, shapes_.tokens, gradient, at(narrow_));
+  emit_input_gradient(builder_, projection_, shapes_.tokens, gradient, narrowed);
+  builder_
+      .emit(Op::embedding_backward, {shapes_.tokens, width_, rows_, first_row_},
+            {narrowed, at(batch.tokens), at(table_gradient_), at(kNoBuffer)})
+      .extra = sequence;
+  zero_.release_weights(unit_);
+  builder_.release(at(narrow_gradient_));
 }
 
 Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, const describe::Plan& plan,
@@ -61,6 +123,7 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, con
     logits_linear_.inputs = embedding.width();
     logits_linear_.outputs = builder[embedding.table()].elements / embedding.width();
   }
+  projection_ = parameters.linear({{"head.projection.weight", {}}});
   first_column_ = logits_linear_.outputs * builder.program().tensor_parallel.rank;
   vocabulary_columns_ =
       std::clamp<std::int64_t>(model.output_rows() - first_column_, 0, logits_linear_.outputs);
@@ -81,6 +144,11 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, con
                                     shapes.compute == DataType::fp32 && shapes.in_place ? 0 : logits);
   normed_gradient_ = builder.buffer("head.normed_gradient", shapes.compute, Category::activation,
                                     shapes.in_place ? 0 : plane);
+  if (projection_.weight == kNoBuffer) return;
+  const Elements narrow = tokens * projection_.outputs;
+  projected_ = builder.buffer("head.projected", shapes.compute, Category::activation, narrow);
+  projected_gradient_ = builder.buffer("head.projected_gradient", shapes.compute, Category::activation,
+                                       shapes.in_place ? 0 : narrow);
 }
 
 void Head::emit_cross_entropy(Op op, std::initializer_list<Operand> operands) {
@@ -102,11 +170,14 @@ void Head::forward(const MicroBatch& batch, Operand in) {
   } else {
     builder_.emit(Op::copy, {tokens * shapes_.hidden}, {in, at(normed_)});
   }
+  builder_.acquire(at(projected_));
+  if (projected_ != kNoBuffer) emit_linear(builder_, projection_, tokens, at(normed_), at(projected_));
   builder_.acquire(at(maximum_));
   builder_.acquire(at(sums_));
   builder_.acquire(at(logits_));
   builder_.acquire_all(logits_copies_);
-  emit_linear(builder_, logits_linear_, tokens, at(normed_), at(logits_));
+  emit_linear(builder_, logits_linear_, tokens, at(projected_ != kNoBuffer ? projected_ : normed_),
+              at(logits_));
   emit_cross_entropy(Op::cross_entropy_maximum, {at(logits_), at(maximum_)});
   builder_.collective(Op::all_reduce, Group::tensor_parallel, tokens, {at(maximum_)}, kMaximum);
   emit_cross_entropy(Op::cross_entropy_exponent, {at(logits_), at(batch.targets), at(maximum_), at(sums_)});
@@ -118,13 +189,22 @@ void Head::backward(const MicroBatch& batch, Operand in, Operand gradient, bool 
   const std::int64_t tokens = shapes_.tokens;
   zero_.acquire_gradients(unit_);
   builder_.acquire(at(normed_gradient_));
+  builder_.acquire(at(projected_gradient_));
   builder_.acquire(at(logits_gradient_));
   const Operand dlogits = logits_gradient_ != kNoBuffer ? at(logits_gradient_) : at(logits_);
   const Operand dnormed = normed_gradient_ != kNoBuffer ? at(normed_gradient_) : at(normed_);
   emit_cross_entropy(Op::cross_entropy_backward,
                      {at(logits_), at(batch.targets), at(maximum_), at(sums_), at(batch.scalars), dlogits});
-  emit_column_backward(builder_, shapes_, logits_linear_, tokens, dlogits, at(normed_), dnormed);
+  if (projected_ == kNoBuffer) {
+    emit_column_backward(builder_, shapes_, logits_linear_, tokens, dlogits, at(normed_), dnormed);
+  } else {
+    const Operand dprojected = projected_gradient_ != kNoBuffer ? at(projected_gradient_) : at(projected_);
+    emit_column_backward(builder_, shapes_, logits_linear_, tokens, dlogits, at(projected_), dprojected);
+    emit_weight_gradient(builder_, projection_, tokens, dprojected, at(normed_));
+    emit_input_gradient(builder_, projection_, tokens, dprojected, dnormed);
+  }
   builder_.release(at(logits_gradient_));
+  builder_.release(at(projected_gradient_));
   if (norm_.parameters != kNoBuffer) {
     emit_norm_backward(builder_, norm_, tokens, dnormed, in, at(statistics_), gradient, true);
   } else {
@@ -137,6 +217,7 @@ void Head::backward(const MicroBatch& batch, Operand in, Operand gradient, bool 
   builder_.release(at(logits_));
   builder_.release(at(sums_));
   builder_.release(at(maximum_));
+  builder_.release(at(projected_));
   builder_.release(at(statistics_));
   builder_.release(at(normed_));
   if (tied_ != nullptr) zero_.release_weights(*tied_);

@@ -13,14 +13,15 @@ struct MicroBatch {
 };
 
 // Token and position embeddings; the vocabulary is divided over tensor-parallel ranks, whose sum is the
-// embedding (position rows are added on the first of them).
+// embedding (position rows are added on the first of them). A table narrower than the model is looked up into
+// a buffer of its own, from which a projection makes the embedding; positions are added behind it.
 class Embedding {
  public:
   Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, const Unit& unit);
 
-  // Acquires the dropout mask if there is one. Before `out` is acquired.
-  void acquire_mask() { builder_.acquire(at(mask_)); }
-  void release_mask() { builder_.release(at(mask_)); }
+  // Acquires what backward needs: the dropout mask and the rows before a projection. Before `out` is acquired.
+  void acquire_kept();
+  void release_kept();
   void forward(const MicroBatch& batch, Operand out);
   void backward(const MicroBatch& batch, Operand gradient, bool last);
 
@@ -29,17 +30,23 @@ class Embedding {
   std::int64_t width() const { return width_; }
 
  private:
+  bool is_projected() const { return narrow_ != kNoBuffer; }
+  void look_up(const MicroBatch& batch, Operand out);
+  void add_positions(const MicroBatch& batch, Operand out);
+  void project_backward(const MicroBatch& batch, Operand gradient);
+
   Builder& builder_;
   ZeroPolicy& zero_;
   Shapes shapes_;
   const Unit& unit_;
+  Linear projection_;
   std::int64_t width_ = 0, rows_ = 0, first_row_ = 0;
   BufferId table_ = kNoBuffer, table_gradient_ = kNoBuffer, positions_ = kNoBuffer,
            positions_gradient_ = kNoBuffer;
-  BufferId mask_ = kNoBuffer;
+  BufferId mask_ = kNoBuffer, narrow_ = kNoBuffer, narrow_gradient_ = kNoBuffer;
 };
 
-// Final norm, logits over this rank's part of the vocabulary, and the cross-entropy over all of it
+// Final norm, a projection to a narrower table where there is one, logits over this rank's part of the vocabulary, and the cross-entropy over all of it
 // (Megatron-LM, arXiv 1909.08053, Section 3: per token only the maximum, the sum of exponentials and the
 // target's logit cross ranks).
 class Head {
@@ -61,9 +68,10 @@ class Head {
   const Unit& unit_;
   const Unit* tied_;
   NormParameters norm_;
-  Linear logits_linear_;
+  Linear logits_linear_, projection_;
   std::int64_t first_column_ = 0, vocabulary_columns_ = 0;
   BufferId normed_, statistics_, maximum_, sums_, logits_, logits_copies_, logits_gradient_, normed_gradient_;
+  BufferId projected_ = kNoBuffer, projected_gradient_ = kNoBuffer;
 };
 
 }  // namespace zeroplan::program

@@ -29,13 +29,18 @@ Mlp::Mlp(Builder& builder, const Model& model, const Plan&, const Shapes& shapes
       experts_(unit.kind == describe::ParameterGroup::Kind::expert_layer),
       kept_(builder),
       branch_(builder, shapes,
-              Parameters(builder, unit).norm("mlp_output_norm.weight", "mlp_output_norm.bias"),
+              norms_on_branch(model)
+                  ? Parameters(builder, unit).norm("mlp_norm.weight", "mlp_norm.bias")
+                  : Parameters(builder, unit).norm("mlp_output_norm.weight", "mlp_output_norm.bias"),
               {"mlp.branch", "mlp.branch_statistics", "mlp.hidden_mask", "mlp.branch_gradient"}, instances) {
   Parameters parameters(builder, unit);
   const Elements plane = shapes.tokens * shapes.hidden;
   const Elements statistics = shapes.tokens * shapes.norm_statistics;
-  norm_ = parameters.norm("mlp_norm.weight", "mlp_norm.bias");
-  if (norm_.parameters == kNoBuffer) norm_ = parameters.norm("attention_norm.weight", "attention_norm.bias");
+  if (!norms_on_branch(model)) {
+    norm_ = parameters.norm("mlp_norm.weight", "mlp_norm.bias");
+    if (norm_.parameters == kNoBuffer)
+      norm_ = parameters.norm("attention_norm.weight", "attention_norm.bias");
+  }
   normed_ = activation("mlp.normed", plane, instances);
   statistics_ = builder.buffer("mlp.norm_statistics", DataType::fp32, Category::activation,
                                norm_.parameters != kNoBuffer ? statistics : 0, instances);

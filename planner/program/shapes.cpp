@@ -1,6 +1,7 @@
 #include "planner/program/shapes.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/program/zero_policy.hpp"
 
@@ -28,6 +29,30 @@ Shapes make_shapes(const describe::Model& model, const describe::Plan& plan) {
   return shapes;
 }
 
+ModelConstants make_constants(const describe::Model& model, const describe::Plan& plan, RankPosition rank) {
+  ModelConstants constants;
+  if (!model.is_shape()) return constants;
+  constants.norm_epsilon = model.norm_epsilon;
+  constants.norm_weight_offset = model.norm_weight_offset ? 1 : 0;
+  if (model.scaled_embeddings) constants.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
+  if (model.rotary_fraction < 1) {
+    constants.rotary_dims =
+        static_cast<std::int64_t>(model.rotary_fraction * static_cast<double>(model.head_dim)) / 2 * 2;
+  }
+  constants.rotary = model.rotary;
+  constants.window_rotary = model.window_rotary.value_or(model.rotary);
+  constants.rotary_in_windows_only = model.rotary_in_windows_only;
+  if (model.attention_scale_dim > 0) constants.attention_scale = 1 / std::sqrt(model.attention_scale_dim);
+  constants.attention_soft_cap = model.attention_soft_cap;
+  constants.logits_soft_cap = model.logits_soft_cap;
+  constants.window = model.window;
+  if (model.position == describe::Position::alibi) {
+    constants.alibi_heads = model.heads;
+    constants.first_head = rank.tensor_parallel * div_ceil(model.heads, plan.tensor_parallel);
+  }
+  return constants;
+}
+
 void emit_linear(Builder& builder, const Linear& linear, std::int64_t m, Operand x, Operand y,
                  bool with_bias) {
   builder.emit(Op::matmul, {m, linear.outputs, linear.inputs},
@@ -51,11 +76,11 @@ void emit_column_backward(Builder& builder, const Shapes& shapes, const Linear& 
   if (!shapes.sum_beside_weight_gradient) {
     emit_weight_gradient(builder, linear, m, dy, x);
     emit_input_gradient(builder, linear, m, dy, dx);
-    emit_tensor_all_reduce(builder, shapes, dx);
+    emit_tensor_all_reduce(builder, shapes, dx, linear.inputs);
     return;
   }
   emit_input_gradient(builder, linear, m, dy, dx);
-  emit_tensor_all_reduce(builder, shapes, dx);
+  emit_tensor_all_reduce(builder, shapes, dx, linear.inputs);
   Instruction& sum = builder.program().code.back();
   if (sum.op == Op::all_reduce) sum.flags |= kBeside;
   emit_weight_gradient(builder, linear, m, dy, x);
@@ -74,7 +99,11 @@ void emit_norm_backward(Builder& builder, const NormParameters& norm, std::int64
 }
 
 void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand) {
-  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * shapes.hidden, {operand});
+  emit_tensor_all_reduce(builder, shapes, operand, shapes.hidden);
+}
+
+void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand, std::int64_t width) {
+  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * width, {operand});
 }
 
 }  // namespace zeroplan::program

@@ -27,6 +27,9 @@ struct Shapes {
 };
 Shapes make_shapes(const describe::Model& model, const describe::Plan& plan);
 
+// The model's numbers as the kernels of this rank need them.
+ModelConstants make_constants(const describe::Model& model, const describe::Plan& plan, RankPosition rank);
+
 // A layer is emitted in two ways: keeping what its backward needs (on the stack, released by backward), or
 // leaving nothing behind but its output (forward under full recomputation).
 enum class Keep { activations, nothing };
@@ -49,7 +52,8 @@ void emit_norm(Builder& builder, const NormParameters& norm, std::int64_t rows, 
 void emit_norm_backward(Builder& builder, const NormParameters& norm, std::int64_t rows, Operand dy,
                         Operand x, Operand statistics, Operand dx, bool overwrite);
 
-// The sum over tensor-parallel ranks of a tokens x hidden tensor.
+// The sum over tensor-parallel ranks of a tokens x hidden tensor, or of one of tokens x `width`.
 void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand);
+void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand, std::int64_t width);
 
 }  // namespace zeroplan::program

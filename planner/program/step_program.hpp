@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "planner/program/model_constants.hpp"
 #include "planner/units.hpp"
 
 // Everything one rank does in one optimizer step, as plain data. The planner reads it (planner/predict) and
@@ -124,17 +126,19 @@ enum class Op : std::uint8_t {
   accumulate_host,
 
   // ---- forward ----
-  // {tokens, width, table rows, first row}, extra: sequence; in tokens, in table, [in positions], out. Tokens
-  // outside the rows, and positions where the first row is not 0, are left to the other tensor-parallel ranks
+  // {tokens, width, table rows, first row}, extra: sequence; in tokens, [in table], [in positions], out. Tokens
+  // outside the rows, and positions where the first row is not 0, are left to the other tensor-parallel ranks.
+  // Without a table the positions are added to out
   embedding_forward,
-  // {rows, width}; in x, in parameters, out y, out statistics
+  // {rows, width, heads, first column}; in x, in parameters, out y, out statistics. Where heads is not 0, rows
+  // are so many heads of each token, which begin at the first column of the token's row in x and y
   norm_forward,
   // {m = tokens, n = outputs, k = inputs}; in x, in weight, [in bias], out y = x W^T + b
   matmul,
-  // {tokens, heads turned, head_dim}, extra: sequence; io query and key
+  // {tokens, heads turned, head_dim}, extra: sequence; io query and key. Turns by the constants' rotary
   rotary_forward,
   // {sequences, sequence, heads, head_dim}, extra: key-value heads; in qkv, [in normed query and key], out y,
-  // out log-sum-exp. Causal, scores divided by sqrt(head_dim)
+  // out log-sum-exp. Causal; scores are scaled, capped, biased and windowed as the constants say
   attention_forward,
   // as attention_forward; in qkv, [in normed query and key], out scores
   attention_scores,
@@ -148,7 +152,8 @@ enum class Op : std::uint8_t {
   activation_forward,
   // {tokens, hidden}; in branch, [in bias], in residual, [out mask], out
   residual_add,
-  // {tokens, columns, first column, columns that are vocabulary and not padding}; in logits, out maximum
+  // {tokens, columns, first column, columns that are vocabulary and not padding}; io logits, which are capped where the
+  // model caps them, out maximum
   cross_entropy_maximum,
   // as cross_entropy_maximum; in logits, in targets, in maximum, out {sum of exponentials, target logit} per
   // token
@@ -182,13 +187,13 @@ enum class Op : std::uint8_t {
   dropout_backward,
   // {rows, width}; in probabilities, io d probabilities, which become d scores
   softmax_backward,
-  // as attention_forward; in d scores, in qkv, [in normed query and key], out dqkv (the query and key parts)
+  // as attention_forward; io d scores, in qkv, [in normed query and key], out dqkv (the query and key parts)
   attention_scores_backward,
   // as rotary_forward; io d query and key
   rotary_backward,
-  // {rows, width}; in dy, in x, in parameters, in statistics, io dx, io d parameters
+  // as norm_forward; in dy, in x, in parameters, in statistics, io dx, io d parameters
   norm_backward,
-  // as embedding_forward; in dx, in tokens, io d table, [io d positions]
+  // as embedding_forward; in dx, in tokens, [io d table], [io d positions]
   embedding_backward,
   // as route_tokens; in dy, in router logits, in expert outputs, out their gradients (may be the same), out d
   // router logits
@@ -306,9 +311,19 @@ struct TensorPlacement {
   bool replicated = false;  // every tensor-parallel rank holds the same
 };
 
+// Something of the model that the program leaves out or does in another way.
+struct Approximation {
+  std::string_view key;  // of the model's description (docs/models.md); static
+  std::string what;      // a sentence without its full stop
+  bool trains_another_model = false;
+  bool changes_figures = false;  // bytes, FLOPs or seconds are not those of the model
+};
+
 struct StepProgram {
   std::vector<Buffer> buffers;
   std::vector<Instruction> code;
+  ModelConstants constants;
+  std::vector<Approximation> approximations;
   std::vector<UnitPlacement> units;
   std::vector<TensorPlacement> tensors;
   GroupInfo data_parallel, tensor_parallel;

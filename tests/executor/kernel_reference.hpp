@@ -92,7 +92,14 @@ inline Values activate(const Values& before, program::ActivationKind kind, std::
 
 struct AttentionShape {
   std::int64_t sequences, sequence, heads, kv_heads, head_dim;
+  program::ModelConstants model{};
 
+  bool sees(std::int64_t query, std::int64_t key) const {
+    using Kind = program::AttentionWindow::Kind;
+    if (key > query) return false;
+    if (model.window.kind == Kind::sliding) return query - key < model.window.size;
+    return model.window.kind == Kind::none || query / model.window.size == key / model.window.size;
+  }
   std::int64_t tokens() const { return sequences * sequence; }
   std::int64_t packed() const { return (heads + 2 * kv_heads) * head_dim; }
   std::int64_t context() const { return heads * head_dim; }
@@ -118,13 +125,19 @@ inline AttentionResult attention(const Values& packed, const Values& query_key, 
         const std::int64_t row = ((sequence * s.heads + head) * s.sequence + i) * s.sequence;
         double sum = 0;
         for (std::int64_t j = 0; j <= i; ++j) {
+          if (!s.sees(i, j)) continue;
           const std::int64_t other = sequence * s.sequence + j;
           double score = 0;
           for (std::int64_t d = 0; d < s.head_dim; ++d) {
             score += from[index(token * stride + head * s.head_dim + d)] *
                      from[index(other * stride + (s.heads + kv) * s.head_dim + d)];
           }
-          result.scores[index(row + j)] = score / std::sqrt(static_cast<double>(s.head_dim));
+          score *= s.model.attention_scale > 0 ? s.model.attention_scale
+                                               : 1 / std::sqrt(static_cast<double>(s.head_dim));
+          const double cap = s.model.attention_soft_cap;
+          if (cap > 0) score = cap * std::tanh(score / cap);
+          if (s.model.alibi_heads > 0) score -= s.model.alibi_slope(head) * static_cast<double>(i - j);
+          result.scores[index(row + j)] = score;
           sum += std::exp(result.scores[index(row + j)]);
         }
         result.log_sum_exp[index(token * s.heads + head)] = std::log(sum);

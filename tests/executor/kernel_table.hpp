@@ -88,7 +88,7 @@ inline void check_matmul_backward(Device& device, MatmulShape s, DataType type, 
 
 inline void check_norm(Device& device, NormShape s, bool bias, DataType type) {
   KernelHarness h(device);
-  h.settings.norm_epsilon = static_cast<float>(s.epsilon);
+  h.settings.model.norm_epsilon = s.epsilon;
   const Values x = sum(random_values(s.rows * s.width, 1, type), Values(index(s.rows * s.width), 0.5));
   const Values parameters = random_values(s.width * (bias ? 2 : 1), 2, type);
   const Values dy = random_values(s.rows * s.width, 3, type);
@@ -174,7 +174,7 @@ inline void check_embedding(Device& device, std::int64_t count, std::int64_t wid
 
 inline void check_rotary(Device& device, std::int64_t head_dim, DataType type) {
   KernelHarness h(device);
-  h.settings.rotary_base = 100;
+  h.settings.model.rotary.base = 100;
   const std::int64_t sequence = 7;
   const std::int64_t heads = 3;
   const std::int64_t stride = 5 * head_dim;
@@ -282,6 +282,7 @@ inline void expect_sampled(const std::string& what, Values got, const Values& wa
 inline void check_flash_attention(Device& device, const AttentionShape& s, bool normed, std::size_t every,
                                   DataType type) {
   KernelHarness h(device);
+  h.settings.model = s.model;
   const AttentionInputs inputs = attention_inputs(s, normed, type);
   const AttentionResult want = attention(inputs.packed, inputs.query_key, s);
   const std::array<std::int64_t, 4> dims = {s.sequences, s.sequence, s.heads, s.head_dim};
@@ -311,6 +312,7 @@ inline void check_flash_attention(Device& device, const AttentionShape& s, bool 
 inline void check_materialized_attention(Device& device, const AttentionShape& s, bool normed, bool wide,
                                          std::size_t every, DataType type) {
   KernelHarness h(device);
+  h.settings.model = s.model;
   const AttentionInputs inputs = attention_inputs(s, normed, type);
   const AttentionResult want = attention(inputs.packed, inputs.query_key, s);
   const std::array<std::int64_t, 4> dims = {s.sequences, s.sequence, s.heads, s.head_dim};

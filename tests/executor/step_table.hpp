@@ -214,6 +214,33 @@ inline void check_optimizer(Device& device, const OptimizerCase& c) {
   CHECK(h.download(parameter) == narrow_got);
 }
 
+// Windows shorter and longer than the kernels' blocks of queries and of keys, and what is done to scores.
+inline std::vector<AttentionShape> attention_forms() {
+  using Kind = program::AttentionWindow::Kind;
+  const auto form = [](std::int64_t sequence, Kind kind, std::int64_t size) {
+    AttentionShape shape{1, sequence, 3, 1, 3};
+    shape.model.window.kind = kind;
+    shape.model.window.size = size;
+    return shape;
+  };
+  std::vector<AttentionShape> shapes;
+  for (const std::int64_t size : {1, 5, 70, 290}) shapes.push_back(form(300, Kind::sliding, size));
+  for (const std::int64_t size : {5, 70}) shapes.push_back(form(150, Kind::chunked, size));
+  AttentionShape capped = form(90, Kind::none, 0);
+  capped.model.attention_soft_cap = 0.8;
+  capped.model.attention_scale = 0.9;
+  shapes.push_back(capped);
+  AttentionShape biased = form(90, Kind::none, 0);
+  biased.model.alibi_heads = 6;
+  biased.model.first_head = 3;
+  shapes.push_back(biased);
+  AttentionShape all = form(90, Kind::sliding, 40);
+  all.model.attention_soft_cap = 2;
+  all.model.alibi_heads = 3;
+  shapes.push_back(all);
+  return shapes;
+}
+
 inline KernelTable kernel_table() {
   KernelTable table;
   const auto add = [&](std::string name, std::function<void(Device&)> check) {
@@ -256,7 +283,7 @@ inline KernelTable kernel_table() {
     }
     for (const bool bias : {true, false})
       add("residual" + suffix, [=](Device& d) { check_residual(d, bias, type); });
-    for (const AttentionShape s :
+    for (const AttentionShape& s :
          {AttentionShape{1, 1, 1, 1, 1}, {2, 7, 3, 3, 3}, {1, 17, 4, 2, 7}, {3, 3, 6, 1, 17}}) {
       for (const bool normed : {false, true}) {
         add("flash attention" + suffix, [=](Device& d) { check_flash_attention(d, s, normed, 1, type); });
@@ -271,6 +298,13 @@ inline KernelTable kernel_table() {
         [=](Device& d) { check_flash_attention(d, long_one, false, 89, type); });
     add("materialized attention, long" + suffix,
         [=](Device& d) { check_materialized_attention(d, long_one, false, true, 89, type); });
+    for (const AttentionShape& s : attention_forms()) {
+      add("flash attention in windows, capped, biased" + suffix,
+          [=](Device& d) { check_flash_attention(d, s, false, 331, type); });
+      if (type != DataType::fp32) continue;
+      add("materialized attention in windows, capped, biased",
+          [=](Device& d) { check_materialized_attention(d, s, false, false, 331, type); });
+    }
     add("cross-entropy, gradient" + suffix,
         [=](Device& d) { check_cross_entropy(d, DataType::fp32, type, false); });
     add("cross-entropy in place" + suffix, [=](Device& d) { check_cross_entropy(d, type, type, true); });

@@ -38,7 +38,7 @@ TEST_CASE("traffic and FLOPs of the repeats are those of the unrolled program") 
       double flops = 0;
       test::for_each_executed(
           program, [&](std::size_t, const Instruction& instruction, std::int64_t, std::int64_t, Phase) {
-            flops += predict::executed_flops(instruction);
+            flops += predict::executed_flops(program, instruction);
             if (instruction.group == Group::none) return;
             elements += static_cast<double>(instruction.dims[0]);
             calls += 1;

@@ -10,6 +10,8 @@
 // Causal attention without keeping scores (FlashAttention-2, arXiv 2307.08691). With P = exp(scale Q K^T -
 // L), L the log-sum-exp of each row, and D = rowsum(dO o O):
 //   O = P V,  dV = P^T dO,  dS = P o (dO V^T - D),  dQ = scale dS K,  dK = scale dS^T Q
+// Where scores are capped, dS is multiplied by the cap's derivative. Blocks of keys that no query of a block
+// sees are passed over.
 namespace zeroplan::executor::cpu {
 
 namespace {
@@ -17,24 +19,20 @@ namespace {
 constexpr std::int64_t kQueries = 64;  // rows of a block of scores
 constexpr std::int64_t kKeys = 256;    // its columns
 
-// Of the keys [first_key, first_key + keys), how many the query sees.
-Elements visible(std::int64_t query, std::int64_t first_key, std::int64_t keys) {
-  return std::clamp<std::int64_t>(query + 1 - first_key, 0, keys);
-}
-
-// A row of scores becomes exp(score - maximum), the part behind `seen` 0; returns the sum.
-float exponentials(float* scores, Elements seen, Elements keys, float maximum) {
+// A row of scores becomes exp(score - maximum), what is not seen 0; returns the sum.
+float exponentials(float* scores, Seen seen, Elements keys, float maximum) {
   const float sum = wide([=]() ZEROPLAN_INLINE {
     float total = 0;
     ZEROPLAN_SIMD_SUM(total)
-    for (Elements i = 0; i < seen; ++i) {
+    for (Elements i = seen.begin; i < seen.end; ++i) {
       const float value = exponential(scores[i] - maximum);
       scores[i] = value;
       total += value;
     }
     return total;
   });
-  std::fill(scores + seen, scores + keys, 0.0F);
+  std::fill(scores, scores + seen.begin, 0.0F);
+  std::fill(scores + seen.end, scores + keys, 0.0F);
   return sum;
 }
 
@@ -64,7 +62,9 @@ void forward_block(const PackedHeads& packed, std::int64_t sequence, std::int64_
   float* scores = scratch.floats(kQueries * kKeys);
   const OutputPanel context = begin_head(out, first, queries, head_dim, scratch);
   std::array<Running, kQueries> running{};
-  for (std::int64_t first_key = 0; first_key < first + queries; first_key += kKeys) {
+  const std::int64_t begin = heads.first_seen(first);
+  const float slope = heads.slope(head);
+  for (std::int64_t first_key = begin; first_key < first + queries; first_key += kKeys) {
     const Scratch::Frame frame(scratch);
     const std::int64_t keys = std::min(kKeys, first + queries - first_key);
     const Panel key = read_head(packed.key(sequence, kv_head), first_key, keys, head_dim, scratch);
@@ -73,7 +73,7 @@ void forward_block(const PackedHeads& packed, std::int64_t sequence, std::int64_
               .m = queries,
               .n = keys,
               .k = head_dim,
-              .factor = heads.scale(),
+              .factor = heads.scale,
               .a = query.data,
               .a_leading = query.leading,
               .b = key.data,
@@ -83,12 +83,14 @@ void forward_block(const PackedHeads& packed, std::int64_t sequence, std::int64_
              scratch);
     for (std::int64_t i = 0; i < queries; ++i) {
       Running& row = running[static_cast<std::size_t>(i)];
-      const Elements seen = visible(first + i, first_key, keys);
-      const float maximum = std::max(row.maximum, maximum_of(scores + i * keys, seen));
-      const float kept = first_key == 0 ? 0.0F : exponential(row.maximum - maximum);
+      const Seen seen = seen_keys(heads, first + i, first_key, keys);
+      finish_scores(heads, slope, first + i, first_key, seen, scores + i * keys);
+      const float maximum =
+          std::max(row.maximum, maximum_of(scores + i * keys + seen.begin, seen.end - seen.begin));
+      const float kept = row.sum == 0 ? 0.0F : exponential(row.maximum - maximum);
       row.sum = row.sum * kept + exponentials(scores + i * keys, seen, keys, maximum);
       row.maximum = maximum;
-      if (first_key > 0) scale_row(context.data + i * context.leading, head_dim, kept);
+      if (first_key > begin) scale_row(context.data + i * context.leading, head_dim, kept);
     }
     multiply({.m = queries,
               .n = head_dim,
@@ -97,7 +99,7 @@ void forward_block(const PackedHeads& packed, std::int64_t sequence, std::int64_
               .a_leading = keys,
               .b = value.data,
               .b_leading = value.leading,
-              .keep = first_key == 0 ? 0.0F : 1.0F,
+              .keep = first_key == begin ? 0.0F : 1.0F,
               .c = context.data,
               .c_leading = context.leading},
              scratch);
@@ -126,16 +128,30 @@ struct HeadGradients {
 void score_gradients(const Backward& backward, std::int64_t head, std::int64_t first, std::int64_t queries,
                      std::int64_t first_key, std::int64_t keys, float* probabilities, float* gradients) {
   const Heads& heads = backward.packed.heads;
+  const float slope = heads.slope(head);
+  const float cap = heads.soft_cap;
+  std::array<float, kKeys> capped{};
   for (std::int64_t i = 0; i < queries; ++i) {
-    const Elements seen = visible(first + i, first_key, keys);
+    const Seen seen = seen_keys(heads, first + i, first_key, keys);
     const std::int64_t index = (backward.sequence * heads.sequence + first + i) * heads.heads + head;
     float* p = probabilities + i * keys;
     float* d = gradients + i * keys;
+    if (cap > 0) {
+      std::copy_n(p, keys, capped.data());
+      finish_scores(heads, 0, first + i, first_key, seen, capped.data());
+    }
+    finish_scores(heads, slope, first + i, first_key, seen, p);
     exponentials(p, seen, keys, backward.log_sum_exp[index]);
     const float dot = backward.row_dots[index];
     wide([=]() ZEROPLAN_INLINE {
       ZEROPLAN_SIMD
       for (Elements j = 0; j < keys; ++j) d[j] = p[j] * (d[j] - dot);
+    });
+    if (cap == 0) continue;
+    const float* scores = capped.data();
+    wide([=]() ZEROPLAN_INLINE {
+      ZEROPLAN_SIMD
+      for (Elements j = seen.begin; j < seen.end; ++j) d[j] *= cap_slope(scores[j], cap);
     });
   }
 }
@@ -153,7 +169,8 @@ void backward_block(const Backward& backward, std::int64_t head, std::int64_t fi
       read_head(context_head(backward.dy, heads, backward.sequence, head), first, queries, head_dim, scratch);
   float* scores = scratch.floats(kQueries * kKeys);
   float* d_scores = scratch.floats(kQueries * kKeys);
-  for (std::int64_t first_key = 0; first_key < first + queries; first_key += kKeys) {
+  const std::int64_t begin = heads.first_seen(first);
+  for (std::int64_t first_key = begin; first_key < first + queries; first_key += kKeys) {
     const Scratch::Frame frame(scratch);
     const std::int64_t keys = std::min(kKeys, first + queries - first_key);
     const Panel key =
@@ -191,20 +208,20 @@ void backward_block(const Backward& backward, std::int64_t head, std::int64_t fi
                 .c_leading = c.leading},
                scratch);
     };
-    against(query, key, heads.scale(), scores);
+    against(query, key, heads.scale, scores);
     against(dy, value, 1, d_scores);
     score_gradients(backward, head, first, queries, first_key, keys, scores, d_scores);
     gather(scores, dy, 1, gradients.value);
-    gather(d_scores, query, heads.scale(), gradients.key);
+    gather(d_scores, query, heads.scale, gradients.key);
     multiply({.m = queries,
               .n = head_dim,
               .k = keys,
-              .factor = heads.scale(),
+              .factor = heads.scale,
               .a = d_scores,
               .a_leading = keys,
               .b = key.data,
               .b_leading = key.leading,
-              .keep = first_key == 0 ? 0.0F : 1.0F,
+              .keep = first_key == begin ? 0.0F : 1.0F,
               .c = gradients.query.data + first * gradients.query.leading,
               .c_leading = gradients.query.leading},
              scratch);
@@ -213,24 +230,27 @@ void backward_block(const Backward& backward, std::int64_t head, std::int64_t fi
 
 }  // namespace
 
-void attention_forward(const Kernel& kernel, Workers& workers) {
-  const Heads heads = heads_of(kernel);
+void attention_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Heads heads = heads_of(kernel, settings);
   const PackedHeads packed = packed_operands(kernel, heads, 0, 1);
   const Tensor& y = real_operand(kernel, 2, heads.tokens() * heads.context_width());
   const Tensor& log_sum_exp = operand(kernel, 3, heads.tokens() * heads.heads);
-  const std::int64_t blocks = div_ceil(heads.sequence, kQueries);
-  workers.run(heads.sequences * heads.heads * blocks, [&](std::int64_t task, Scratch& scratch) {
-    const std::int64_t first = task % blocks * kQueries;
-    const std::int64_t head = task / blocks % heads.heads;
-    const std::int64_t sequence = task / blocks / heads.heads;
+  const QueryBlocks blocks(heads, kQueries);
+  const std::int64_t count = blocks.count();
+  workers.run(heads.sequences * heads.heads * count, [&](std::int64_t task, Scratch& scratch) {
+    const std::int64_t first = blocks.first(task % count);
+    const std::int64_t queries = blocks.queries(task % count);
+    const std::int64_t head = task / count % heads.heads;
+    const std::int64_t sequence = task / count / heads.heads;
+    if (queries == 0) return;
     float* rows = log_sum_exp.as<float>().data() + (sequence * heads.sequence + first) * heads.heads + head;
-    forward_block(packed, sequence, head, first, std::min(kQueries, heads.sequence - first),
-                  context_head(y, heads, sequence, head), rows, scratch);
+    forward_block(packed, sequence, head, first, queries, context_head(y, heads, sequence, head), rows,
+                  scratch);
   });
 }
 
-void attention_row_dot(const Kernel& kernel, Workers& workers) {
-  const Heads heads = heads_of(kernel);
+void attention_row_dot(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Heads heads = heads_of(kernel, settings);
   const Elements width = heads.context_width();
   const Elements head_dim = heads.head_dim;
   const Tensor& dy = real_operand(kernel, 0, heads.tokens() * width);
@@ -255,8 +275,8 @@ void attention_row_dot(const Kernel& kernel, Workers& workers) {
   });
 }
 
-void attention_backward(const Kernel& kernel, Workers& workers) {
-  const Heads heads = heads_of(kernel);
+void attention_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Heads heads = heads_of(kernel, settings);
   Backward whole;
   whole.dy = real_operand(kernel, 0, heads.tokens() * heads.context_width());
   whole.packed = packed_operands(kernel, heads, 1, 2);
@@ -264,6 +284,7 @@ void attention_backward(const Kernel& kernel, Workers& workers) {
   whole.row_dots = operand(kernel, 4, heads.tokens() * heads.heads).as<float>().data();
   const PackedHeads d_packed = packed_operands(kernel, heads, 5);
   const Elements head_dim = heads.head_dim;
+  const QueryBlocks blocks(heads, kQueries);
   // One task for all query heads of a key-value head, whose gradients they share.
   workers.run(heads.sequences * heads.kv_heads, [&](std::int64_t task, Scratch& scratch) {
     Backward backward = whole;
@@ -281,8 +302,9 @@ void attention_backward(const Kernel& kernel, Workers& workers) {
       const std::int64_t head = kv_head * heads.group() + i;
       const HeadRows d_query = d_packed.query(backward.sequence, head);
       gradients.query = begin_head(d_query, 0, heads.sequence, head_dim, scratch);
-      for (std::int64_t first = 0; first < heads.sequence; first += kQueries) {
-        backward_block(backward, head, first, std::min(kQueries, heads.sequence - first), gradients, scratch);
+      for (std::int64_t block = 0; block < blocks.count(); ++block) {
+        const std::int64_t queries = blocks.queries(block);
+        if (queries > 0) backward_block(backward, head, blocks.first(block), queries, gradients, scratch);
       }
       finish_head(d_query, 0, heads.sequence, head_dim, gradients.query);
     }

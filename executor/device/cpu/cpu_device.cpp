@@ -99,13 +99,13 @@ void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {
     case Op::accumulate_host:
       return cpu::accumulate(kernel, workers_);
     case Op::embedding_forward:
-      return cpu::embedding_forward(kernel, workers_);
+      return cpu::embedding_forward(kernel, settings, workers_);
     case Op::embedding_backward:
-      return cpu::embedding_backward(kernel, workers_);
+      return cpu::embedding_backward(kernel, settings, workers_);
     case Op::norm_forward:
       return cpu::norm_forward(kernel, settings, workers_);
     case Op::norm_backward:
-      return cpu::norm_backward(kernel, workers_);
+      return cpu::norm_backward(kernel, settings, workers_);
     case Op::matmul:
       return cpu::matmul(kernel, workers_);
     case Op::matmul_input_gradient:
@@ -117,23 +117,23 @@ void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {
     case Op::rotary_backward:
       return cpu::rotary_backward(kernel, settings, workers_);
     case Op::attention_forward:
-      return cpu::attention_forward(kernel, workers_);
+      return cpu::attention_forward(kernel, settings, workers_);
     case Op::attention_row_dot:
-      return cpu::attention_row_dot(kernel, workers_);
+      return cpu::attention_row_dot(kernel, settings, workers_);
     case Op::attention_backward:
-      return cpu::attention_backward(kernel, workers_);
+      return cpu::attention_backward(kernel, settings, workers_);
     case Op::attention_scores:
-      return cpu::attention_scores(kernel, workers_);
+      return cpu::attention_scores(kernel, settings, workers_);
     case Op::softmax_forward:
       return cpu::softmax_forward(kernel, workers_);
     case Op::attention_values:
-      return cpu::attention_values(kernel, workers_);
+      return cpu::attention_values(kernel, settings, workers_);
     case Op::attention_values_backward:
-      return cpu::attention_values_backward(kernel, workers_);
+      return cpu::attention_values_backward(kernel, settings, workers_);
     case Op::softmax_backward:
       return cpu::softmax_backward(kernel, workers_);
     case Op::attention_scores_backward:
-      return cpu::attention_scores_backward(kernel, workers_);
+      return cpu::attention_scores_backward(kernel, settings, workers_);
     case Op::activation_forward:
       return cpu::activation_forward(kernel, workers_);
     case Op::activation_backward:
@@ -141,7 +141,7 @@ void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {
     case Op::residual_add:
       return cpu::residual_add(kernel, workers_);
     case Op::cross_entropy_maximum:
-      return cpu::cross_entropy_maximum(kernel, workers_);
+      return cpu::cross_entropy_maximum(kernel, settings, workers_);
     case Op::cross_entropy_exponent:
       return cpu::cross_entropy_exponent(kernel, workers_);
     case Op::cross_entropy_loss:

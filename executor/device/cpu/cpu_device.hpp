@@ -28,7 +28,7 @@ struct CpuOptions {
 //              rounding, so accumulating micro-batches on one rank and adding ranks' gradients in order give
 //              the same bits in fp32
 //
-// Absent: token routing (experts), dropout, and norms over query and key heads; they throw a DeviceError that
+// Absent: token routing (experts) and dropout; they throw a DeviceError that
 // names the instruction, as does an operand that is missing or too small.
 //
 // Layouts where the instruction set leaves a choice:

@@ -47,16 +47,27 @@ const std::int32_t* targets_operand(const Kernel& kernel, std::size_t index, std
   return tensor.as<std::int32_t>().data();
 }
 
+void cap_row(const Tensor& logits, Elements offset, Elements count, float cap, Scratch& scratch) {
+  float* row = begin_update(logits, offset, count, scratch);
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < count; ++i) row[i] = soft_capped(row[i], cap);
+  });
+  finish_write(logits, offset, count, row);
+}
+
 }  // namespace
 
-void cross_entropy_maximum(const Kernel& kernel, Workers& workers) {
+void cross_entropy_maximum(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Logits logits = logits_operand(kernel);
   float* maxima = operand(kernel, 1, logits.tokens).as<float>().data();
+  const auto cap = static_cast<float>(settings.model.logits_soft_cap);
   over_rows(workers, logits.tokens, logits.columns,
             [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
               for (std::int64_t token = first; token < last; ++token) {
                 const Scratch::Frame frame(scratch);
                 const Elements count = logits.vocabulary;
+                if (cap > 0) cap_row(logits.logits, token * logits.columns, count, cap, scratch);
                 const float* row = read(logits.logits, token * logits.columns, count, scratch);
                 maxima[token] = wide([=]() ZEROPLAN_INLINE { return largest(row, count); });
               }
@@ -114,6 +125,7 @@ void cross_entropy_backward(const Kernel& kernel, const StepSettings& settings, 
   const Tensor& scalars = operand(kernel, 4, program::kScalars);
   const Tensor& gradient = real_operand(kernel, 5, logits.tokens * logits.columns);
   const float factor = scalar(scalars, Scalar::loss_scale) / static_cast<float>(settings.tokens_per_step);
+  const auto cap = static_cast<float>(settings.model.logits_soft_cap);
   over_rows(workers, logits.tokens, logits.columns,
             [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
               for (std::int64_t token = first; token < last; ++token) {
@@ -124,13 +136,17 @@ void cross_entropy_backward(const Kernel& kernel, const StepSettings& settings, 
                 float* out = begin_write(gradient, offset, logits.columns, scratch);
                 const float maximum = maxima[token];
                 const float share = factor / sums[2 * token];
+                const std::int64_t column = logits.column(targets[token]);
+                // The gradient may be written over the logits, so what is needed of the target's comes first.
+                const float target = column >= 0 ? cap_slope(row[column], cap) * factor : 0;
                 wide([=]() ZEROPLAN_INLINE {
                   ZEROPLAN_SIMD
-                  for (Elements i = 0; i < count; ++i) out[i] = exponential(row[i] - maximum) * share;
+                  for (Elements i = 0; i < count; ++i) {
+                    out[i] = exponential(row[i] - maximum) * share * cap_slope(row[i], cap);
+                  }
                 });
                 std::fill(out + count, out + logits.columns, 0.0F);
-                const std::int64_t column = logits.column(targets[token]);
-                if (column >= 0) out[column] -= factor;
+                if (column >= 0) out[column] -= target;
                 finish_write(gradient, offset, logits.columns, out);
               }
             });

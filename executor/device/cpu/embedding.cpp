@@ -51,9 +51,16 @@ void add_into(float* to, const float* from, Elements width) {
   });
 }
 
-// Adds rows of dx, summed apart in the order of `members`, to one row of a table.
+void scale_into(float* to, const float* from, Elements width, float factor) {
+  wide([=]() ZEROPLAN_INLINE {
+    ZEROPLAN_SIMD
+    for (Elements i = 0; i < width; ++i) to[i] = factor * from[i];
+  });
+}
+
+// Adds rows of dx, summed apart in the order of `members` and scaled, to one row of a table.
 void add_rows(const Tensor& dx, const std::int64_t* members, std::int64_t count, const Tensor& table,
-              std::int64_t row, Elements width, Scratch& scratch) {
+              std::int64_t row, Elements width, float factor, Scratch& scratch) {
   const Scratch::Frame frame(scratch);
   float* sum = scratch.floats(width);
   std::fill_n(sum, width, 0.0F);
@@ -61,25 +68,28 @@ void add_rows(const Tensor& dx, const std::int64_t* members, std::int64_t count,
     const Scratch::Frame inner(scratch);
     add_into(sum, read(dx, members[i] * width, width, scratch), width);
   }
+  if (factor != 1) scale_into(sum, sum, width, factor);
   add(table, row * width, width, sum, scratch);
 }
 
 }  // namespace
 
-void embedding_forward(const Kernel& kernel, Workers& workers) {
+void embedding_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Tensor positions = optional_operand(kernel, 2, 0);
   const Embedding embedding = embedding_operands(kernel, 0, positions);
   const Elements width = embedding.width;
-  const Tensor& table = real_operand(kernel, 1, embedding.rows * width);
+  const Tensor table = optional_operand(kernel, 1, embedding.rows * width);
+  const auto factor = static_cast<float>(settings.model.embedding_scale);
   const Tensor& out = real_operand(kernel, 3, embedding.tokens * width);
   over_rows(workers, embedding.tokens, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     for (std::int64_t token = first; token < last; ++token) {
       const Scratch::Frame frame(scratch);
-      float* to = begin_write(out, token * width, width, scratch);
       const std::int64_t row = embedding.row(token);
+      float* to = table ? begin_write(out, token * width, width, scratch)
+                        : begin_update(out, token * width, width, scratch);
       if (row >= 0) {
-        std::copy_n(read(table, row * width, width, scratch), width, to);
-      } else {
+        scale_into(to, read(table, row * width, width, scratch), width, factor);
+      } else if (table) {
         std::fill_n(to, width, 0.0F);
       }
       if (embedding.sequence > 0 && embedding.first_row == 0) {
@@ -90,13 +100,14 @@ void embedding_forward(const Kernel& kernel, Workers& workers) {
   });
 }
 
-void embedding_backward(const Kernel& kernel, Workers& workers) {
+void embedding_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Tensor positions = optional_operand(kernel, 3, 0);
   const Embedding embedding = embedding_operands(kernel, 1, positions);
   const Elements width = embedding.width;
   const std::int64_t tokens = embedding.tokens;
   const Tensor& dx = real_operand(kernel, 0, tokens * width);
-  const Tensor& table = real_operand(kernel, 2, embedding.rows * width);
+  const Tensor table = optional_operand(kernel, 2, embedding.rows * width);
+  const auto factor = static_cast<float>(settings.model.embedding_scale);
 
   // Tokens by row, each row's in their order; a task has the rows that begin in its range.
   const Scratch::Frame shared(workers.shared());
@@ -113,7 +124,7 @@ void embedding_backward(const Kernel& kernel, Workers& workers) {
       std::int64_t end = begin + 1;
       while (end < count && embedding.row(members[end]) == row) ++end;
       const bool begins_earlier = begin > 0 && embedding.row(members[begin - 1]) == row;
-      if (!begins_earlier) add_rows(dx, members + begin, end - begin, table, row, width, scratch);
+      if (!begins_earlier) add_rows(dx, members + begin, end - begin, table, row, width, factor, scratch);
       begin = end;
     }
   });
@@ -126,7 +137,7 @@ void embedding_backward(const Kernel& kernel, Workers& workers) {
       std::int64_t sequences = 0;
       for (std::int64_t token = position; token < tokens; token += embedding.sequence)
         same[sequences++] = token;
-      add_rows(dx, same, sequences, positions, position, width, scratch);
+      add_rows(dx, same, sequences, positions, position, width, 1, scratch);
     }
   });
 }

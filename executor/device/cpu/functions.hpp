@@ -55,4 +55,25 @@ ZEROPLAN_INLINE inline float largest(const float* values, Elements count) {
 
 ZEROPLAN_INLINE inline float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
 
+// cap tanh(x / cap). Below a half, where 1 - 2 / (e^2x + 1) would cancel, by its series to x^13.
+ZEROPLAN_INLINE inline float soft_capped(float x, float cap) {
+  const float t = x / cap;
+  const float square = t * t;
+  float series = 21844.0F / 6081075;
+  series = series * square - 1382.0F / 155925;
+  series = series * square + 62.0F / 2835;
+  series = series * square - 17.0F / 315;
+  series = series * square + 2.0F / 15;
+  series = series * square - 1.0F / 3;
+  series = series * square + 1.0F;
+  const float whole = 1 - 2 / (exponential(2 * t) + 1);
+  return cap * (square < 0.25F ? series * t : whole);
+}
+
+// Its derivative, of the capped value; 1 where nothing is capped.
+ZEROPLAN_INLINE inline float cap_slope(float capped, float cap) {
+  const float t = cap > 0 ? capped / cap : 0.0F;
+  return 1 - t * t;
+}
+
 }  // namespace zeroplan::executor::cpu

@@ -20,11 +20,11 @@ void matmul_weight_gradient(const Kernel& kernel, Workers& workers);
 
 // norm.cpp
 void norm_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
-void norm_backward(const Kernel& kernel, Workers& workers);
+void norm_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
 
 // embedding.cpp
-void embedding_forward(const Kernel& kernel, Workers& workers);
-void embedding_backward(const Kernel& kernel, Workers& workers);
+void embedding_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+void embedding_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
 
 // rotary.cpp
 void rotary_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
@@ -36,20 +36,20 @@ void activation_backward(const Kernel& kernel, Workers& workers);
 void residual_add(const Kernel& kernel, Workers& workers);
 
 // attention.cpp
-void attention_forward(const Kernel& kernel, Workers& workers);
-void attention_row_dot(const Kernel& kernel, Workers& workers);
-void attention_backward(const Kernel& kernel, Workers& workers);
+void attention_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+void attention_row_dot(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+void attention_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
 
 // materialized_attention.cpp
-void attention_scores(const Kernel& kernel, Workers& workers);
+void attention_scores(const Kernel& kernel, const StepSettings& settings, Workers& workers);
 void softmax_forward(const Kernel& kernel, Workers& workers);
-void attention_values(const Kernel& kernel, Workers& workers);
-void attention_values_backward(const Kernel& kernel, Workers& workers);
+void attention_values(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+void attention_values_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
 void softmax_backward(const Kernel& kernel, Workers& workers);
-void attention_scores_backward(const Kernel& kernel, Workers& workers);
+void attention_scores_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
 
 // cross_entropy.cpp
-void cross_entropy_maximum(const Kernel& kernel, Workers& workers);
+void cross_entropy_maximum(const Kernel& kernel, const StepSettings& settings, Workers& workers);
 void cross_entropy_exponent(const Kernel& kernel, Workers& workers);
 void cross_entropy_loss(const Kernel& kernel, const StepSettings& settings);
 void cross_entropy_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);

@@ -31,12 +31,22 @@ void over_score_rows(Workers& workers, const Heads& heads, const Body& body) {
   });
 }
 
-// Scores of keys behind the query, in rows of scores that begin with query `first`.
-void fill_masked(const OutputPanel& scores, std::int64_t first, std::int64_t rows, Elements length,
+// Scores of keys that are not seen, in rows of scores that begin with query `first`.
+void fill_masked(const Heads& heads, const OutputPanel& scores, std::int64_t first, std::int64_t rows,
                  float value) {
   for (std::int64_t i = 0; i < rows; ++i) {
     float* row = scores.data + i * scores.leading;
-    std::fill(row + first + i + 1, row + length, value);
+    const Seen seen = seen_keys(heads, first + i, 0, heads.sequence);
+    std::fill(row, row + seen.begin, value);
+    std::fill(row + seen.end, row + heads.sequence, value);
+  }
+}
+
+void finish_rows(const Heads& heads, float slope, const OutputPanel& scores, std::int64_t first,
+                 std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const Seen seen = seen_keys(heads, first + i, 0, heads.sequence);
+    finish_scores(heads, slope, first + i, 0, seen, scores.data + i * scores.leading);
   }
 }
 
@@ -109,8 +119,8 @@ void sum_over_group(const Heads& heads, const Tensor& scores, std::int64_t seque
 
 }  // namespace
 
-void attention_scores(const Kernel& kernel, Workers& workers) {
-  const Heads heads = heads_of(kernel);
+void attention_scores(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Heads heads = heads_of(kernel, settings);
   const PackedHeads packed = packed_operands(kernel, heads, 0, 1);
   const Tensor& scores = real_operand(kernel, 2, squares(heads));
   const Elements length = heads.sequence;
@@ -122,8 +132,9 @@ void attention_scores(const Kernel& kernel, Workers& workers) {
         const Panel key =
             read_head(packed.key(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
         const OutputPanel out = begin_panel(scores, offset, length, rows, length, scratch);
-        times_transposed(query, key, rows, length, heads.head_dim, heads.scale(), out, scratch);
-        fill_masked(out, first, rows, length, -std::numeric_limits<float>::infinity());
+        times_transposed(query, key, rows, length, heads.head_dim, heads.scale, out, scratch);
+        finish_rows(heads, heads.slope(head), out, first, rows);
+        fill_masked(heads, out, first, rows, -std::numeric_limits<float>::infinity());
         finish_panel(scores, offset, length, rows, length, out);
       });
 }
@@ -156,8 +167,8 @@ void softmax_forward(const Kernel& kernel, Workers& workers) {
   });
 }
 
-void attention_values(const Kernel& kernel, Workers& workers) {
-  const Heads heads = heads_of(kernel);
+void attention_values(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Heads heads = heads_of(kernel, settings);
   const Tensor& probabilities = real_operand(kernel, 0, squares(heads));
   const PackedHeads packed = packed_operands(kernel, heads, 1);
   const Tensor& y = real_operand(kernel, 2, heads.tokens() * heads.context_width());
@@ -176,8 +187,8 @@ void attention_values(const Kernel& kernel, Workers& workers) {
       });
 }
 
-void attention_values_backward(const Kernel& kernel, Workers& workers) {
-  const Heads heads = heads_of(kernel);
+void attention_values_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Heads heads = heads_of(kernel, settings);
   const Tensor& dy = real_operand(kernel, 0, heads.tokens() * heads.context_width());
   const Tensor& probabilities = real_operand(kernel, 1, squares(heads));
   const PackedHeads packed = packed_operands(kernel, heads, 2);
@@ -194,7 +205,7 @@ void attention_values_backward(const Kernel& kernel, Workers& workers) {
             read_head(packed.value(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
         const OutputPanel out = begin_panel(gradient, offset, length, rows, length, scratch);
         times_transposed(left, value, rows, length, heads.head_dim, 1, out, scratch);
-        fill_masked(out, first, rows, length, 0);
+        fill_masked(heads, out, first, rows, 0);
         finish_panel(gradient, offset, length, rows, length, out);
       });
   workers.run(heads.sequences * heads.kv_heads, [&](std::int64_t task, Scratch& scratch) {
@@ -228,12 +239,46 @@ void softmax_backward(const Kernel& kernel, Workers& workers) {
   });
 }
 
-void attention_scores_backward(const Kernel& kernel, Workers& workers) {
-  const Heads heads = heads_of(kernel);
+namespace {
+
+// Gradients of capped scores become those of the scores before, which are made once more.
+void uncap_gradients(const Heads& heads, const PackedHeads& packed, const Tensor& d_scores,
+                     Workers& workers) {
+  const Elements length = heads.sequence;
+  const float cap = heads.soft_cap;
+  over_score_rows(
+      workers, heads,
+      [&](std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t rows, Scratch& scratch) {
+        const Panel query = read_head(packed.query(sequence, head), first, rows, heads.head_dim, scratch);
+        const Panel key =
+            read_head(packed.key(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
+        const OutputPanel scores{scratch.floats(rows * length), length};
+        times_transposed(query, key, rows, length, heads.head_dim, heads.scale, scores, scratch);
+        finish_rows(heads, 0, scores, first, rows);
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const Scratch::Frame frame(scratch);
+          const Elements offset = square(heads, sequence, head) + (first + i) * length;
+          const Seen seen = seen_keys(heads, first + i, 0, length);
+          const float* capped = scores.data + i * length;
+          float* d = begin_update(d_scores, offset, length, scratch);
+          wide([=]() ZEROPLAN_INLINE {
+            ZEROPLAN_SIMD
+            for (Elements j = seen.begin; j < seen.end; ++j) d[j] *= cap_slope(capped[j], cap);
+          });
+          finish_write(d_scores, offset, length, d);
+        }
+      });
+}
+
+}  // namespace
+
+void attention_scores_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
+  const Heads heads = heads_of(kernel, settings);
   const Tensor& d_scores = real_operand(kernel, 0, squares(heads));
   const PackedHeads packed = packed_operands(kernel, heads, 1, 2);
   const PackedHeads d_packed = packed_operands(kernel, heads, 3);
   const Elements length = heads.sequence;
+  if (heads.soft_cap > 0) uncap_gradients(heads, packed, d_scores, workers);
   over_score_rows(
       workers, heads,
       [&](std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t rows, Scratch& scratch) {
@@ -243,14 +288,14 @@ void attention_scores_backward(const Kernel& kernel, Workers& workers) {
             read_head(packed.key(sequence, head / heads.group()), 0, length, heads.head_dim, scratch);
         const HeadRows d_query = d_packed.query(sequence, head);
         const OutputPanel out = begin_head(d_query, first, rows, heads.head_dim, scratch);
-        times(left, key, rows, heads.head_dim, length, heads.scale(), out, scratch);
+        times(left, key, rows, heads.head_dim, length, heads.scale, out, scratch);
         finish_head(d_query, first, rows, heads.head_dim, out);
       });
   workers.run(heads.sequences * heads.kv_heads, [&](std::int64_t task, Scratch& scratch) {
     const std::int64_t sequence = task / heads.kv_heads;
     const std::int64_t kv_head = task % heads.kv_heads;
     const auto rows = [&](std::int64_t head) { return packed.query(sequence, head); };
-    sum_over_group(heads, d_scores, sequence, kv_head, rows, heads.scale(), d_packed.key(sequence, kv_head),
+    sum_over_group(heads, d_scores, sequence, kv_head, rows, heads.scale, d_packed.key(sequence, kv_head),
                    scratch);
   });
 }

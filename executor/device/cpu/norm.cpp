@@ -19,6 +19,23 @@ struct Norm {
   Tensor x, parameters, statistics;
   bool centred = false;  // LayerNorm
   bool has_bias = false;
+  // Rows that are heads of tokens: so many of a token, the first of them at this element of it. 0: rows follow
+  // one another.
+  std::int64_t parts = 0;
+  Elements first = 0;
+
+  // Where a row of `tensor` begins.
+  Elements offset(const Tensor& tensor, std::int64_t row) const {
+    if (parts == 0) return row * width;
+    const Elements stride = tensor.elements / (rows / parts);
+    return row / parts * stride + first + row % parts * width;
+  }
+  // Statistics of a token's query heads come before those of its key heads.
+  std::int64_t statistic(std::int64_t row) const {
+    if (parts == 0) return row;
+    const std::int64_t stride = statistics.elements / (rows / parts);
+    return row / parts * stride + (first == 0 ? 0 : stride - parts) + row % parts;
+  }
 };
 
 Norm norm_operands(const Kernel& kernel, std::size_t x, std::size_t parameters, std::size_t statistics) {
@@ -28,12 +45,15 @@ Norm norm_operands(const Kernel& kernel, std::size_t x, std::size_t parameters, 
   norm.x = real_operand(kernel, x, norm.rows * norm.width);
   norm.parameters = real_operand(kernel, parameters, norm.width);
   norm.statistics = operand(kernel, statistics, norm.rows);
-  norm.centred = norm.statistics.elements >= 2 * norm.rows;
+  norm.parts = kernel.dims[2];
+  norm.first = kernel.dims[3];
+  norm.centred = norm.parts == 0 && norm.statistics.elements >= 2 * norm.rows;
   norm.has_bias = norm.parameters.elements >= 2 * norm.width;
   // A little more is padding of a partition; a row or more is a matrix with longer rows than the norm's.
-  if (norm.x.elements - norm.rows * norm.width >= 2 * norm.width) {
-    refuse(kernel, "norms over query and key heads are not there");
+  if (norm.parts == 0 && norm.x.elements - norm.rows * norm.width >= 2 * norm.width) {
+    refuse(kernel, "its rows are longer than the norm is wide");
   }
+  if (norm.parts > 0 && norm.rows % norm.parts != 0) refuse(kernel, "every token has as many heads");
   return norm;
 }
 
@@ -65,20 +85,30 @@ Statistics statistics_of(const float* x, Elements width, bool centred, float eps
 
 Statistics load_statistics(const Norm& norm, std::int64_t row) {
   const auto values = norm.statistics.as<float>();
-  const auto index = static_cast<std::size_t>(row);
+  const auto index = static_cast<std::size_t>(norm.statistic(row));
   if (norm.centred) return {values[2 * index], values[2 * index + 1]};
   return {0, values[index]};
 }
 
 void store_statistics(const Norm& norm, std::int64_t row, const Statistics& statistics) {
   const auto values = norm.statistics.as<float>();
-  const auto index = static_cast<std::size_t>(row);
+  const auto index = static_cast<std::size_t>(norm.statistic(row));
   if (norm.centred) {
     values[2 * index] = statistics.mean;
     values[2 * index + 1] = statistics.scale;
   } else {
     values[index] = statistics.scale;
   }
+}
+
+// What a row is multiplied with: the weight, and in some models 1 more.
+const float* read_weight(const Norm& norm, const StepSettings& settings, Scratch& scratch) {
+  const float* weight = read(norm.parameters, 0, norm.width, scratch);
+  const auto offset = static_cast<float>(settings.model.norm_weight_offset);
+  if (offset == 0) return weight;
+  float* sum = scratch.floats(norm.width);
+  for (Elements i = 0; i < norm.width; ++i) sum[i] = offset + weight[i];
+  return sum;
 }
 
 struct Means {
@@ -112,16 +142,17 @@ Means row_means(const float* x, const float* dy, const float* weight, Elements w
 void norm_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Norm norm = norm_operands(kernel, 0, 1, 3);
   const Elements width = norm.width;
+  const auto epsilon = static_cast<float>(settings.model.norm_epsilon);
   const Tensor& y = real_operand(kernel, 2, norm.rows * width);
   over_rows(workers, norm.rows, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
-    const float* weight = read(norm.parameters, 0, width, scratch);
+    const float* weight = read_weight(norm, settings, scratch);
     const float* bias = norm.has_bias ? read(norm.parameters, width, width, scratch) : nullptr;
     for (std::int64_t row = first; row < last; ++row) {
       const Scratch::Frame frame(scratch);
-      const float* x = read(norm.x, row * width, width, scratch);
-      const Statistics statistics = statistics_of(x, width, norm.centred, settings.norm_epsilon);
+      const float* x = read(norm.x, norm.offset(norm.x, row), width, scratch);
+      const Statistics statistics = statistics_of(x, width, norm.centred, epsilon);
       store_statistics(norm, row, statistics);
-      float* out = begin_write(y, row * width, width, scratch);
+      float* out = begin_write(y, norm.offset(y, row), width, scratch);
       if (bias != nullptr) {
         wide([=]() ZEROPLAN_INLINE {
           ZEROPLAN_SIMD
@@ -136,12 +167,12 @@ void norm_forward(const Kernel& kernel, const StepSettings& settings, Workers& w
             out[i] = (x[i] - statistics.mean) * statistics.scale * weight[i];
         });
       }
-      finish_write(y, row * width, width, out);
+      finish_write(y, norm.offset(y, row), width, out);
     }
   });
 }
 
-void norm_backward(const Kernel& kernel, Workers& workers) {
+void norm_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Norm norm = norm_operands(kernel, 1, 2, 3);
   const Elements width = norm.width;
   const Tensor& dy = real_operand(kernel, 0, norm.rows * width);
@@ -158,15 +189,15 @@ void norm_backward(const Kernel& kernel, Workers& workers) {
   const Scratch::Frame shared(workers.shared());
   float* partial = workers.shared().floats(2 * width * std::max<std::int64_t>(1, ranges));
   workers.run(ranges, [&](std::int64_t range, Scratch& scratch) {
-    const float* weight = read(norm.parameters, 0, width, scratch);
+    const float* weight = read_weight(norm, settings, scratch);
     float* dw = partial + range * 2 * width;
     float* db = dw + width;
     std::fill_n(dw, 2 * width, 0.0F);
     for (std::int64_t row = range * step; row < std::min(norm.rows, (range + 1) * step); ++row) {
       const Scratch::Frame frame(scratch);
-      const Elements offset = row * width;
-      const float* x = read(norm.x, offset, width, scratch);
-      const float* up = read(dy, offset, width, scratch);
+      const Elements offset = norm.offset(dx, row);
+      const float* x = read(norm.x, norm.offset(norm.x, row), width, scratch);
+      const float* up = read(dy, norm.offset(dy, row), width, scratch);
       const Statistics statistics = load_statistics(norm, row);
       Means means = row_means(x, up, weight, width, statistics, dw, db);
       if (!centred) means.gradient = 0;

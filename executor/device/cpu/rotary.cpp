@@ -5,7 +5,8 @@
 #include "executor/device/cpu/wide.hpp"
 
 // Rotary position embedding (arXiv 2104.09864, Section 3.4): the pair (a, b) of a head at position p becomes
-// (a cos t - b sin t, b cos t + a sin t) with t = p rotary_base^(-2 i / head_dim). Backward turns by -t.
+// (a cos t - b sin t, b cos t + a sin t) with t = p x the model's frequency i. Backward turns by -t. Of a head,
+// only the first rotary_dims elements may be turned; the others stay.
 namespace zeroplan::executor::cpu {
 
 namespace {
@@ -28,12 +29,15 @@ void rotate(const Kernel& kernel, const StepSettings& settings, Workers& workers
   const Elements head_dim = kernel.dims[2];
   const std::int64_t sequence = kernel.extra;
   if (sequence == 0) refuse(kernel, "extra must be the sequence's length: positions depend on it");
-  if (head_dim % 2 != 0) refuse(kernel, "heads must have an even number of elements");
-  if (tokens == 0) return;
+  const program::ModelConstants& model = settings.model;
+  const Elements dims = model.rotary_dims > 0 ? model.rotary_dims : head_dim;
+  if (dims % 2 != 0 || dims > head_dim) refuse(kernel, "an even number of a head's elements is turned");
+  if (tokens == 0 || !model.turns(kernel.layer)) return;
+  const program::RotaryFrequencies& frequencies = model.rotary_of(kernel.layer);
   const Elements turned = heads * head_dim;
   const Tensor& x = real_operand(kernel, 0, tokens * turned);
   const Elements stride = x.elements / tokens;  // the turned heads come first in a token's row
-  const Elements half = head_dim / 2;
+  const Elements half = dims / 2;
 
   over_rows(workers, std::min(sequence, tokens), turned,
             [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
@@ -41,9 +45,7 @@ void rotate(const Kernel& kernel, const StepSettings& settings, Workers& workers
               float* sines = scratch.floats(half);
               for (std::int64_t position = first; position < last; ++position) {
                 for (Elements i = 0; i < half; ++i) {
-                  const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
-                  const double angle = static_cast<double>(position) *
-                                       std::pow(static_cast<double>(settings.rotary_base), exponent);
+                  const double angle = static_cast<double>(position) * frequencies.at(i, dims);
                   cosines[i] = static_cast<float>(std::cos(angle));
                   sines[i] = static_cast<float>(direction * std::sin(angle));
                 }

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Losses, gradients and weights of two small models by PyTorch, for tests/executor/pytorch_test.cpp.
+"""Losses, gradients and weights of small models by PyTorch, for tests/executor/pytorch_test.cpp.
 
     python3 tests/reference/pytorch/make_vectors.py            write the files beside this script
     python3 tests/reference/pytorch/make_vectors.py --check    compare them with what would be written; exit 1 if they differ
@@ -14,7 +14,7 @@ Weights and tokens are drawn by `draw`, which the test repeats, and are exact in
 and the order of a tensor's elements are zeroplan's (planner/describe/parameters.cpp).
 
 MODEL.gradients.txt    loss, gradient norm and every gradient of the first step
-MODEL.training.txt     losses and gradient norms of 4 steps with clipping and AdamW, and weights after 3 of them: of layer
+MODEL.training.txt     of gpt and llama only: losses and gradient norms of 4 steps with clipping and AdamW, and weights after 3 of them: of layer
                        1 and of what is in no layer. Adam's epsilon is 1e-3, not 1e-8: without it the step of an element
                        whose gradient is rounding noise is noise too, of the size of the learning rate.
 
@@ -29,18 +29,51 @@ import pathlib
 import sys
 
 import torch
-from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm, linear, silu
+from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm, linear, relu, silu
 
 FOLDER = pathlib.Path(__file__).parent
 BATCH, SEQUENCE, VOCABULARY = 6, 10, 37
-NORM_EPSILON, ROTARY_BASE = 1e-5, 10000.0
 STEPS = 4
 LEARNING_RATE, BETAS, ADAM_EPSILON, WEIGHT_DECAY, CLIP_NORM = 4e-3, (0.9, 0.95), 1e-3, 0.1, 1.0
 SCHEDULE_STEPS, WARM_UP, MINIMUM_RATE = 6, 2, 1e-3
 SCHEDULE_BETAS, SCHEDULE_EPSILON, SCHEDULE_WEIGHT_DECAY = (0.8, 0.97), 2e-3, 0.3
 
-GPT = {"name": "gpt", "hidden": 20, "layers": 3, "heads": 4, "kv_heads": 4, "head_dim": 5, "ffn": 54}
-LLAMA = {"name": "llama", "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48}
+# What a model may say beside its sizes, with what it is when left out. Names are those of docs/models.md.
+PLAIN = {
+    "norm": "rms_norm", "biases": False, "gated": True, "activation": "silu", "position": "rotary", "tied": False,
+    "norms_per_layer": 2, "parallel_block": False, "embedding_width": 0, "norm_epsilon": 1e-5, "norm_weight_offset": 0,
+    "scaled_embeddings": False, "attention_scale_dim": 0, "attention_soft_cap": 0, "logits_soft_cap": 0,
+    "rotary_base": 10000.0, "rotary_fraction": 1, "rotary_scaling": None, "window_base": 0, "windows_only": False,
+    "query_key_norm": "none", "norm_placement": "before", "window": None, "window_size": 0, "full_every": 0,
+}
+GPT_BLOCK = {"norm": "layer_norm", "biases": True, "gated": False, "activation": "gelu", "position": "learned",
+             "tied": True}
+GPT = PLAIN | GPT_BLOCK | {
+    "name": "gpt", "hidden": 20, "layers": 3, "heads": 4, "kv_heads": 4, "head_dim": 5, "ffn": 54}
+LLAMA = PLAIN | {"name": "llama", "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48}
+SMALL = {"hidden": 16, "layers": 3, "heads": 4, "kv_heads": 4, "head_dim": 8, "ffn": 24}
+# Gemma 2 and 3: windows by turns with a base of their own, caps, scales, norms on both sides.
+GEMMA = PLAIN | SMALL | {
+    "name": "gemma", "kv_heads": 2, "activation": "gelu", "tied": True, "norms_per_layer": 4, "norm_epsilon": 1e-6,
+    "norm_weight_offset": 1, "scaled_embeddings": True, "attention_scale_dim": 5, "attention_soft_cap": 0.5,
+    "logits_soft_cap": 0.75, "rotary_base": 500000.0, "window_base": 100.0, "window": "sliding", "window_size": 4,
+    "full_every": 2}
+# GPT-NeoX's parallel block and partial rotary positions, with Llama 3's scaling of them, in Llama 4's chunks.
+NEOX = PLAIN | GPT_BLOCK | SMALL | {
+    "name": "neox", "position": "rotary", "tied": False, "parallel_block": True, "norm_epsilon": 1e-3,
+    "rotary_fraction": 0.5, "rotary_base": 50.0, "rotary_scaling": ("llama3", 8.0, 1.0, 4.0, 24), "windows_only": True,
+    "window": "chunked", "window_size": 4, "full_every": 3}
+# BLOOM's ALiBi, of a number of heads that is no power of two.
+BLOOM = PLAIN | GPT_BLOCK | SMALL | {"name": "bloom", "position": "alibi", "heads": 6, "kv_heads": 6, "head_dim": 4}
+# The narrow table of OPT-350M with its projections, and learned positions behind them.
+OPT = PLAIN | GPT_BLOCK | SMALL | {"name": "opt", "embedding_width": 6, "activation": "relu", "norm_epsilon": 1e-6}
+# Mistral's windows in every layer, with positions scaled as in longer Gemma 3.
+MISTRAL = PLAIN | SMALL | {
+    "name": "mistral", "kv_heads": 2, "rotary_scaling": ("linear", 8.0), "window": "sliding", "window_size": 3}
+# Norms over heads: of each, as Qwen 3 has them, and over all, with norms on the branches alone, as OLMo 2 has.
+QWEN = PLAIN | SMALL | {"name": "qwen", "layers": 2, "kv_heads": 2, "query_key_norm": "head"}
+OLMO = PLAIN | SMALL | {"name": "olmo", "layers": 2, "query_key_norm": "full", "norm_placement": "branch"}
+MODELS = (GPT, LLAMA, GEMMA, NEOX, BLOOM, OPT, MISTRAL, QWEN, OLMO)
 
 
 def draw(name, *parts):
@@ -69,16 +102,18 @@ def batch(step):
 
 def shapes(model):
     """{(name, layer): (outputs, inputs)}; vectors have one input."""
-    gpt = model["name"] == "gpt"
     hidden, ffn = model["hidden"], model["ffn"]
+    width = model["embedding_width"] or hidden
     query, key = model["heads"] * model["head_dim"], model["kv_heads"] * model["head_dim"]
-    result = {("embedding.token", 0): (VOCABULARY, hidden)}
-    if gpt:
+    result = {("embedding.token", 0): (VOCABULARY, width)}
+    if width != hidden:
+        result["embedding.projection.weight", 0] = (hidden, width)
+    if model["position"] == "learned":
         result["embedding.position", 0] = (SEQUENCE, hidden)
 
     def add(name, layer, outputs, inputs):
         result[name + ".weight", layer] = (outputs, inputs)
-        if gpt:
+        if model["biases"]:
             result[name + ".bias", layer] = (outputs, 1)
 
     for layer in range(model["layers"]):
@@ -86,15 +121,25 @@ def shapes(model):
         add("attention.query", layer, query, hidden)
         add("attention.key", layer, key, hidden)
         add("attention.value", layer, key, hidden)
+        if model["query_key_norm"] != "none":
+            full = model["query_key_norm"] == "full"
+            result["attention.query_norm.weight", layer] = (query if full else model["head_dim"], 1)
+            result["attention.key_norm.weight", layer] = (key if full else model["head_dim"], 1)
         add("attention.output", layer, hidden, query)
+        if model["norms_per_layer"] == 4:
+            add("attention_output_norm", layer, hidden, 1)
         add("mlp_norm", layer, hidden, 1)
         add("mlp.up", layer, ffn, hidden)
-        if not gpt:
+        if model["gated"]:
             add("mlp.gate", layer, ffn, hidden)
         add("mlp.down", layer, hidden, ffn)
+        if model["norms_per_layer"] == 4:
+            add("mlp_output_norm", layer, hidden, 1)
     add("final_norm", 0, hidden, 1)
-    if not gpt:
-        result["head.weight", 0] = (VOCABULARY, hidden)
+    if width != hidden:
+        result["head.projection.weight", 0] = (width, hidden)
+    if not model["tied"]:
+        result["head.weight", 0] = (VOCABULARY, width)
     return result
 
 
@@ -107,55 +152,136 @@ def initial_weights(model):
     return weights
 
 
-def rotated(x):
-    """Rotary positions, element i turned with element i + head_dim / 2. x: {batch, heads, sequence, head_dim}."""
-    half = x.shape[-1] // 2
-    frequencies = ROTARY_BASE ** (-torch.arange(half, dtype=x.dtype) / half)
+def scaled(frequencies, scaling):
+    """Of longer sequences: arXiv 2306.15595, and Llama 3's form as transformers has it (modeling_rope_utils.py)."""
+    if scaling is None:
+        return frequencies
+    if scaling[0] == "linear":
+        return frequencies / scaling[1]
+    _, factor, low, high, original = scaling
+    wavelengths = 2 * torch.pi / frequencies
+    smooth = (original / wavelengths - low) / (high - low)
+    blend = (1 - smooth) * frequencies / factor + smooth * frequencies
+    result = torch.where(wavelengths > original / low, frequencies / factor, blend)
+    return torch.where(wavelengths < original / high, frequencies, result)
+
+
+def rotated(x, dims, base, scaling):
+    """Rotary positions: of the first `dims` elements of a head, i is turned with i + dims / 2.
+
+    x: {batch, heads, sequence, head_dim}."""
+    half = dims // 2
+    frequencies = scaled(base ** (-torch.arange(half, dtype=x.dtype) / half), scaling)
     angles = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * frequencies
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], dim=-1)
+    a, b, rest = x[..., :half], x[..., half:dims], x[..., dims:]
+    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin(), rest], dim=-1)
+
+
+def slopes(heads):
+    """ALiBi's, as the authors' code has them (ofirpress/attention_with_linear_biases)."""
+    if heads & (heads - 1) == 0:
+        return [2.0 ** (-8 * (k + 1) / heads) for k in range(heads)]
+    power = 1 << (heads.bit_length() - 1)
+    return slopes(power) + slopes(2 * power)[0::2][: heads - power]
+
+
+def is_windowed(model, layer):
+    return model["window"] is not None and not (model["full_every"] and (layer + 1) % model["full_every"] == 0)
+
+
+def hidden_keys(model, layer):
+    """{queries, keys}: True where a key is not seen."""
+    query, key = torch.arange(SEQUENCE)[:, None], torch.arange(SEQUENCE)[None, :]
+    unseen = key > query
+    if is_windowed(model, layer):
+        size = model["window_size"]
+        far = query - key >= size if model["window"] == "sliding" else key // size != query // size
+        unseen = unseen | far
+    return unseen
+
+
+def soft_capped(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
 
 
 def loss_of(model, weights, tokens, targets):
-    gpt = model["name"] == "gpt"
+    epsilon = model["norm_epsilon"]
 
     def norm(name, layer, x):
-        weight = weights[name + ".weight", layer]
-        if gpt:
-            return layer_norm(x, (model["hidden"],), weight, weights[name + ".bias", layer], NORM_EPSILON)
-        return x * (x.pow(2).mean(-1, keepdim=True) + NORM_EPSILON).rsqrt() * weight
+        weight = model["norm_weight_offset"] + weights[name + ".weight", layer]
+        if model["norm"] == "layer_norm":
+            return layer_norm(x, (model["hidden"],), weight, weights[name + ".bias", layer], epsilon)
+        return x * (x.pow(2).mean(-1, keepdim=True) + epsilon).rsqrt() * weight
 
     def project(name, layer, x):
         return linear(x, weights[name + ".weight", layer], weights.get((name + ".bias", layer)))
 
+    def root_mean_square(name, layer, x):
+        return x * (x.pow(2).mean(-1, keepdim=True) + epsilon).rsqrt() * weights[name + "_norm.weight", layer]
+
     def heads(name, layer, x):
         y = project(name, layer, x)
-        return y.unflatten(-1, (-1, model["head_dim"])).transpose(1, 2)
+        kind = "none" if name == "attention.value" else model["query_key_norm"]
+        if kind == "full":
+            y = root_mean_square(name, layer, y)
+        y = y.unflatten(-1, (-1, model["head_dim"])).transpose(1, 2)
+        return root_mean_square(name, layer, y) if kind == "head" else y
+
+    def positioned(layer, x):
+        windowed = is_windowed(model, layer)
+        if model["position"] != "rotary" or (model["windows_only"] and not windowed):
+            return x
+        own = windowed and model["window_base"]
+        base, scaling = (model["window_base"], None) if own else (model["rotary_base"], model["rotary_scaling"])
+        return rotated(x, int(model["head_dim"] * model["rotary_fraction"]), base, scaling)
 
     def attention(layer, x):
         query, key, value = (heads("attention." + part, layer, x) for part in ("query", "key", "value"))
-        if not gpt:
-            query, key = rotated(query), rotated(key)
+        query, key = positioned(layer, query), positioned(layer, key)
         group = model["heads"] // model["kv_heads"]
         key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
-        scores = query @ key.transpose(-1, -2) / model["head_dim"] ** 0.5
-        future = torch.ones(SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)
-        probabilities = scores.masked_fill(future, float("-inf")).softmax(-1)
+        scores = query @ key.transpose(-1, -2) / (model["attention_scale_dim"] or model["head_dim"]) ** 0.5
+        scores = soft_capped(scores, model["attention_soft_cap"])
+        if model["position"] == "alibi":
+            slope = torch.tensor(slopes(model["heads"]), dtype=x.dtype)[:, None, None]
+            scores = scores + slope * torch.arange(SEQUENCE, dtype=x.dtype)
+        probabilities = scores.masked_fill(hidden_keys(model, layer), float("-inf")).softmax(-1)
         return project("attention.output", layer, (probabilities @ value).transpose(1, 2).flatten(-2))
+
+    def activation(x):
+        if model["activation"] == "gelu":
+            return gelu(x, approximate="tanh")
+        return silu(x) if model["activation"] == "silu" else relu(x)
 
     def mlp(layer, x):
         up = project("mlp.up", layer, x)
-        inner = gelu(up, approximate="tanh") if gpt else up * silu(project("mlp.gate", layer, x))
+        inner = up * activation(project("mlp.gate", layer, x)) if model["gated"] else activation(up)
         return project("mlp.down", layer, inner)
 
+    def before(name, layer, x):
+        return x if model["norm_placement"] == "branch" else norm(name + "_norm", layer, x)
+
+    def branch(name, layer, x):
+        if model["norm_placement"] == "branch":
+            return norm(name + "_norm", layer, x)
+        return norm(name + "_output_norm", layer, x) if model["norms_per_layer"] == 4 else x
+
     x = embedding(tokens, weights["embedding.token", 0])
-    if gpt:
+    if model["scaled_embeddings"]:
+        x = x * model["hidden"] ** 0.5
+    if model["embedding_width"]:
+        x = linear(x, weights["embedding.projection.weight", 0])
+    if model["position"] == "learned":
         x = x + weights["embedding.position", 0]
     for layer in range(model["layers"]):
-        x = x + attention(layer, norm("attention_norm", layer, x))
-        x = x + mlp(layer, norm("mlp_norm", layer, x))
-    head = weights["embedding.token" if gpt else "head.weight", 0]
-    logits = linear(norm("final_norm", 0, x), head)
+        middle = x + branch("attention", layer, attention(layer, before("attention", layer, x)))
+        before_mlp = x if model["parallel_block"] else middle
+        x = middle + branch("mlp", layer, mlp(layer, before("mlp", layer, before_mlp)))
+    x = norm("final_norm", 0, x)
+    if model["embedding_width"]:
+        x = linear(x, weights["head.projection.weight", 0])
+    logits = soft_capped(linear(x, weights["embedding.token" if model["tied"] else "head.weight", 0]),
+                         model["logits_soft_cap"])
     return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
@@ -172,7 +298,8 @@ def scalar_text(name, *values):
 
 
 def header(model, what):
-    sizes = ", ".join(f"{key} {value}" for key, value in model.items())
+    said = {key: value for key, value in model.items() if key not in PLAIN or (key not in GPT_BLOCK and value != PLAIN[key])}
+    sizes = ", ".join(f"{key} {value}" for key, value in said.items())
     return (
         f"# {what}\n# {sizes}, vocabulary {VOCABULARY}, sequence {SEQUENCE}, batch {BATCH}\n"
         "# Written by make_vectors.py, which says what this is.\n"
@@ -304,12 +431,11 @@ def check(path, made):
 
 def main():
     good = True
-    for model in (GPT, LLAMA):
-        for kind, text in (
-            ("gradients", gradients_text(model)),
-            ("training", training_text(model)),
-            ("schedule", schedule_text(model)),
-        ):
+    for model in MODELS:
+        texts = {"gradients": gradients_text(model)}
+        if model in (GPT, LLAMA):
+            texts |= {"training": training_text(model), "schedule": schedule_text(model)}
+        for kind, text in texts.items():
             path = FOLDER / f"{model['name']}.{kind}.txt"
             if "--check" in sys.argv[1:]:
                 good = check(path, text) and good
