@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "planner/accuracy/pace.hpp"
 #include "reports/numbers.hpp"
 
 namespace zeroplan::reports {
@@ -76,6 +77,7 @@ void add_score(Data& data, const Score& score) {
       .set("used", whole(score.used))
       .set("memory", statistics_data(score.memory))
       .set("time", statistics_data(score.time))
+      .set("held_out_time", statistics_data(score.held_out))
       .set("verdicts", verdict_data(score.verdicts));
 }
 
@@ -106,14 +108,23 @@ Data total_data(const Score& score) {
   return data.set("not_modelled", reasons_data(score));
 }
 
+// Why its runs are none; null where they are.
+Data evidence_data(const Score& score) {
+  return score.not_evidence.empty() ? Data() : Data(score.not_evidence);
+}
+
 Data source_data(const Score& score) {
-  Data data = Data::map().set("source", score.source);
+  Data data = Data::map().set("source", score.source).set("not_evidence", evidence_data(score));
   add_score(data, score);
   return data.set("not_modelled", reasons_data(score));
 }
 
 Data group_data(const Score& score) {
-  Data data = Data::map().set("source", score.source).set("gpu", score.gpu).set("zero_stage", score.stage);
+  Data data = Data::map()
+                  .set("source", score.source)
+                  .set("gpu", score.gpu)
+                  .set("zero_stage", score.stage)
+                  .set("not_evidence", evidence_data(score));
   add_score(data, score);
   return data.set("worst_memory", figure_data(score.worst_memory))
       .set("worst_time", figure_data(score.worst_time))
@@ -181,26 +192,106 @@ void add_table(Report& report, std::string heading, Table table) {
 }
 
 Table sources_table(const Accuracy& accuracy) {
-  Table table{{{"source", false},
-               {"runs"},
-               {"modelled"},
-               {"memory"},
-               {"median %"},
-               {"time"},
-               {"median %"},
-               {"verdicts right"},
-               {"wrong"}},
-              {},
-              {accuracy.sources.size()}};
+  Table table{
+      {{"source", false}, {"runs"}, {"modelled"}, {"memory"}, {"time"}, {"verdicts right"}, {"wrong"}},
+      {},
+      {}};
   const auto add = [&](const std::string& name, const Score& score) {
     table.rows.push_back({name, whole(score.runs), whole(score.used), whole(score.memory.runs),
-                          error_cell(score.memory, score.memory.median), whole(score.time.runs),
-                          error_cell(score.time, score.time.median), whole(score.verdicts.right()),
+                          whole(score.time.runs), whole(score.verdicts.right()),
                           whole(score.verdicts.wrong())});
   };
-  for (const Score& score : accuracy.sources) add(score.source, score);
+  for (const Score& score : accuracy.sources) {
+    if (score.not_evidence.empty()) add(score.source, score);
+  }
+  table.rules_before.push_back(table.rows.size());
   add("all", accuracy.total);
   return table;
+}
+
+Table memory_table(const Accuracy& accuracy) {
+  Table table{{{"source", false}}, {}, {}};
+  add_statistics_columns(table.columns);
+  const auto add = [&](const std::string& name, const Score& score) {
+    add_statistics(table.rows.emplace_back(std::vector<Cell>{name}), score.memory);
+  };
+  for (const Score& score : accuracy.sources) {
+    if (score.not_evidence.empty() && score.memory.runs > 0) add(score.source, score);
+  }
+  if (table.rows.empty()) return table;
+  table.rules_before.push_back(table.rows.size());
+  add("all", accuracy.total);
+  return table;
+}
+
+// Constants that were fitted to the runs, beside constants that were not.
+Table times_table(const Accuracy& accuracy) {
+  Table table{{{"source", false},
+               {"scored"},
+               {"shipped: median %"},
+               {"p90 %"},
+               {"bias %"},
+               {"held out: median %"},
+               {"p90 %"},
+               {"bias %"}},
+              {},
+              {}};
+  const auto add = [&](const std::string& name, const Score& score) {
+    std::vector<Cell>& row = table.rows.emplace_back(std::vector<Cell>{name, whole(score.time.runs)});
+    for (const ErrorStatistics* statistics : {&score.time, &score.held_out}) {
+      for (const double value : {statistics->median, statistics->percentile_90, statistics->bias}) {
+        row.push_back(error_cell(*statistics, value));
+      }
+    }
+  };
+  for (const Score& score : accuracy.sources) {
+    if (score.not_evidence.empty() && score.time.runs > 0) add(score.source, score);
+  }
+  if (table.rows.empty()) return table;
+  table.rules_before.push_back(table.rows.size());
+  add("all", accuracy.total);
+  return table;
+}
+
+// Runs that a prediction was made from, and so say nothing about it.
+void add_not_evidence(Report& report, const Accuracy& accuracy) {
+  Table table{{{"source", false}, {"runs"}, {"modelled"}}, {}, {}};
+  add_statistics_columns(table.columns);
+  std::vector<std::string> reasons;
+  for (const Score& score : accuracy.sources) {
+    if (score.not_evidence.empty()) continue;
+    std::vector<Cell>& row =
+        table.rows.emplace_back(std::vector<Cell>{score.source, whole(score.runs), whole(score.used)});
+    add_statistics(row, score.time);
+    reasons.push_back(fmt::format("{}: {}.", score.source, score.not_evidence));
+  }
+  if (table.rows.empty()) return;
+  add_table(report, "Step times that are not counted as evidence", std::move(table));
+  for (std::string& reason : reasons) report.blocks.emplace_back(Paragraph{std::move(reason)});
+}
+
+std::string percent(double fraction) { return cell_text(Percent{fraction}); }
+
+std::string statistics_text(const ErrorStatistics& statistics) {
+  return fmt::format("median {} %, p90 {} %, bias {} %", percent(statistics.median),
+                     percent(statistics.percentile_90), percent(statistics.bias));
+}
+
+// What to say of it in a sentence each.
+void add_in_short(Report& report, const Score& total) {
+  if (total.memory.runs > 0) {
+    report.blocks.emplace_back(Paragraph{fmt::format(
+        "Memory: {}, {}.", counted(whole(total.memory.runs), "figure"), statistics_text(total.memory))});
+  }
+  if (total.time.runs == 0) return;
+  report.blocks.emplace_back(Paragraph{
+      fmt::format("Step time: {}. Shipped: {}. Held out: {}.", counted(whole(total.time.runs), "figure"),
+                  statistics_text(total.time), statistics_text(total.held_out))});
+  report.blocks.emplace_back(Paragraph{fmt::format(
+      "Shipped: with the constants that everybody uses. They are fitted to the published runs, "
+      "of which these errors are in sample. Held out: with constants fitted to the published runs "
+      "of other configurations alone (shape of a layer, GPU, node, engine), in {} folds.",
+      accuracy::kFolds)});
 }
 
 Table groups_table(const Accuracy& accuracy, ErrorStatistics Score::*measure) {
@@ -212,7 +303,8 @@ Table groups_table(const Accuracy& accuracy, ErrorStatistics Score::*measure) {
     table.rows.push_back(std::move(row));
   };
   for (const Score& score : accuracy.groups) {
-    if ((score.*measure).runs > 0) add({score.source, score.gpu, score.stage}, score);
+    if (score.not_evidence.empty() && (score.*measure).runs > 0)
+      add({score.source, score.gpu, score.stage}, score);
   }
   if (table.rows.empty()) return table;
   table.rules_before.push_back(table.rows.size());
@@ -290,7 +382,11 @@ Report accuracy_report(std::string_view version, const AccuracyInputs& inputs, c
                   "median, mean and p90 of their size, bias with the sign.",
                   thousands(whole(accuracy.total.runs)), fmt::join(inputs.qualities, " or "),
                   counted(whole(inputs.files.size()), "file"), thousands(whole(accuracy.total.used)))});
-  report.blocks.emplace_back(sources_table(accuracy));
+  add_in_short(report, accuracy.total);
+  add_table(report, "Runs by source", sources_table(accuracy));
+  add_table(report, "Step time by source", times_table(accuracy));
+  add_table(report, "Memory by source", memory_table(accuracy));
+  add_not_evidence(report, accuracy);
   add_table(report, "Memory by source, GPU and ZeRO stage", groups_table(accuracy, &Score::memory));
   add_table(report, "Memory by what was measured", kinds_table(accuracy));
   add_table(report, "Step time by source, GPU and ZeRO stage", groups_table(accuracy, &Score::time));

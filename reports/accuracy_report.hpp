@@ -16,7 +16,7 @@ struct AccuracyInputs {
   std::string qualities;
 };
 
-// Schema zeroplan.accuracy/1 (docs/accuracy.md); CSV has one row per source, GPU and stage.
+// Schema zeroplan.accuracy/1 (docs/accuracy.md): errors of step times in sample and held out; CSV has one row per source, GPU and stage.
 Report accuracy_report(std::string_view version, const AccuracyInputs& inputs,
                        const accuracy::Accuracy& accuracy);
 

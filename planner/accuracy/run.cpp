@@ -25,7 +25,7 @@ constexpr std::array kMemoryKinds{MemoryKind::allocated, MemoryKind::active, Mem
                                   MemoryKind::nvidia_smi, MemoryKind::unspecified};
 
 // The columns of measured_runs.csv (docs/accuracy.md), also those of which nothing is read.
-constexpr std::array<std::string_view, 57> kColumns{"id",
+constexpr std::array<std::string_view, 58> kColumns{"id",
                                                     "source",
                                                     "source_locator",
                                                     "date_or_version",
@@ -81,7 +81,8 @@ constexpr std::array<std::string_view, 57> kColumns{"id",
                                                     "limit",
                                                     "quality",
                                                     "derived_fields",
-                                                    "notes"};
+                                                    "notes",
+                                                    "not_evidence"};
 
 // The fields of one row by column name. Problems are entered; a column that the file lacks is one problem,
 // not one for every row.
@@ -250,6 +251,7 @@ Run measured_run(RowReader& row) {
   run.compile = row.text("compile");
   run.notes = row.text("notes");
   if (row.has("date_or_version")) run.date = row.text("date_or_version");
+  if (row.has("not_evidence")) run.not_evidence = row.text("not_evidence");
   run.memory = read_memory(row);
   run.step_seconds = step_seconds(row, run);
   read_outcome(row, run);

@@ -27,7 +27,8 @@ struct Run {
   std::string id;
   std::string source;
   char quality = 'C';
-  std::string date;  // "2021-05/07", "2019" or a version; empty: not stated
+  std::string not_evidence;  // why the run says nothing about predictions; empty where it does
+  std::string date;          // "2021-05/07", "2019" or a version; empty: not stated
 
   std::string model;
   std::optional<double> parameters_billions;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/accuracy/modelled_run.hpp"
+#include "planner/accuracy/pace.hpp"
 
 namespace zeroplan::accuracy {
 namespace {
@@ -22,12 +23,13 @@ void keep_worst(std::optional<ScoredFigure>& worst, const ScoredFigure& figure) 
 // A score with the errors it is made of.
 struct OpenScore {
   Score score;
-  std::vector<double> memory_errors, time_errors;
+  std::vector<double> memory_errors, time_errors, held_out_errors;
 
   Score closed() const {
     Score result = score;
     result.memory = error_statistics(memory_errors);
     result.time = error_statistics(time_errors);
+    result.held_out = error_statistics(held_out_errors);
     return result;
   }
 };
@@ -35,10 +37,12 @@ struct OpenScore {
 class Scorer {
  public:
   void add(const Run& run) {
-    OpenScore& source = find(sources_, run.source, "", "");
+    OpenScore& source = find(sources_, run, "", "");
     OpenScore& group =
-        find(groups_, run.source, gpu_label(run), run.zero_stage ? std::to_string(*run.zero_stage) : "-");
-    open_ = {&total_, &source, &group};
+        find(groups_, run, gpu_label(run), run.zero_stage ? std::to_string(*run.zero_stage) : "-");
+    is_evidence_ = run.not_evidence.empty();
+    open_ = {&source, &group};
+    if (is_evidence_) open_.push_back(&total_);
     for (OpenScore* open : open_) ++open->score.runs;
     const auto modelled = model_run(run);
     if (const auto* reason = std::get_if<NotModelled>(&modelled)) {
@@ -46,11 +50,11 @@ class Scorer {
       return;
     }
     for (OpenScore* open : open_) ++open->score.used;
-    const auto& [model, plan, cluster, memory_known] = std::get<ModelledRun>(modelled);
-    const Prediction prediction = predict::predict(model, plan, cluster);
+    const auto& described = std::get<ModelledRun>(modelled);
+    const Prediction prediction = predict::predict(described.model, described.plan, described.cluster);
     if (run.memory && !run.memory->is_upper_bound) add_memory(run, prediction);
-    if (run.step_seconds) add_time(run, prediction);
-    if (memory_known) add_verdict(run, prediction);
+    if (run.step_seconds) add_time(run, described, prediction);
+    if (described.memory_known) add_verdict(run, prediction);
   }
 
   Accuracy result() && {
@@ -69,14 +73,17 @@ class Scorer {
   }
 
  private:
-  static OpenScore& find(std::vector<OpenScore>& list, const std::string& source, const std::string& gpu,
+  static OpenScore& find(std::vector<OpenScore>& list, const Run& run, const std::string& gpu,
                          const std::string& stage) {
     for (OpenScore& open : list) {
       const Score& score = open.score;
-      if (score.source == source && score.gpu == gpu && score.stage == stage) return open;
+      if (score.source == run.source && score.gpu == gpu && score.stage == stage &&
+          score.not_evidence == run.not_evidence)
+        return open;
     }
     OpenScore& open = list.emplace_back();
-    open.score.source = source;
+    open.score.source = run.source;
+    open.score.not_evidence = run.not_evidence;
     open.score.gpu = gpu;
     open.score.stage = stage;
     return open;
@@ -89,15 +96,15 @@ class Scorer {
     const double high = run.memory->high_gib;
     const ScoredFigure figure{
         Measure::memory, run.id, kind, predicted, low, high, interval_error(predicted, low, high)};
-    kinds_[kind].push_back(figure.error);
+    if (is_evidence_) kinds_[kind].push_back(figure.error);
     for (OpenScore* open : open_) {
       open->memory_errors.push_back(figure.error);
       keep_worst(open->score.worst_memory, figure);
     }
-    figures_.push_back(figure);
+    if (is_evidence_) figures_.push_back(figure);
   }
 
-  void add_time(const Run& run, const Prediction& prediction) {
+  void add_time(const Run& run, const ModelledRun& modelled, const Prediction& prediction) {
     const std::optional<double> predicted = predicted_step_seconds(prediction);
     if (!predicted) return;
     const double measured = *run.step_seconds;
@@ -112,7 +119,12 @@ class Scorer {
       open->time_errors.push_back(figure.error);
       keep_worst(open->score.worst_time, figure);
     }
+    if (!is_evidence_) return;
     figures_.push_back(figure);
+    const double unseen = step_seconds(modelled, prediction.program, pace_without(fold_of(modelled)));
+    for (OpenScore* open : open_) {
+      open->held_out_errors.push_back(interval_error(unseen, measured, measured));
+    }
   }
 
   void add_verdict(const Run& run, const Prediction& prediction) {
@@ -131,14 +143,15 @@ class Scorer {
       ++(out ? (yes ? counts.out_predicted_yes : counts.out_predicted_no)
              : (yes ? counts.ran_predicted_yes : counts.ran_predicted_no));
     }
-    if (yes == out) {
+    if (yes == out && is_evidence_) {
       wrong_verdicts_.push_back({run.id, !out, gib(prediction.peak_bytes), gib(prediction.capacity_bytes)});
     }
   }
 
   OpenScore total_;
   std::vector<OpenScore> sources_, groups_;
-  std::array<OpenScore*, 3> open_{};  // those that the run in hand belongs to
+  std::vector<OpenScore*> open_;  // those that the run in hand belongs to
+  bool is_evidence_ = true;       // the run in hand
   std::map<std::string, std::vector<double>> kinds_;
   std::vector<ScoredFigure> figures_;
   std::vector<WrongVerdict> wrong_verdicts_;

@@ -49,16 +49,19 @@ struct WrongVerdict {
 // The scores of runs that belong together.
 struct Score {
   std::string source, gpu, stage;                   // empty: all of them; stage "-": not stated
+  std::string not_evidence;                         // of its runs (Run::not_evidence); empty: they are
   std::size_t runs = 0;                             // of the wanted quality
   std::size_t used = 0;                             // modelled
   std::map<std::string, std::size_t> not_modelled;  // by reason
   ErrorStatistics memory, time;
+  ErrorStatistics
+      held_out;  // of the same times, with constants that did not see the configuration (pace.hpp)
   std::optional<ScoredFigure> worst_memory, worst_time;  // with the largest error; none where all are 0
   VerdictCounts verdicts;
 };
 
 struct Accuracy {
-  Score total;
+  Score total;                 // of the runs that are evidence, as are the kinds, figures and verdicts below
   std::vector<Score> sources;  // in the order of the files
   std::vector<Score> groups;   // by source, GPU and stage
   std::vector<std::pair<std::string, ErrorStatistics>> memory_kinds;

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -10,60 +12,31 @@
 #include <vector>
 
 #include "planner/accuracy/modelled_run.hpp"
+#include "planner/accuracy/pace.hpp"
 #include "planner/accuracy/run.hpp"
-#include "planner/predict/kernels.hpp"
-#include "planner/predict/time.hpp"
 #include "planner/program/compile.hpp"
 
-// Fits the constants of pace to all modelled rows of files of runs: of the engines (planner/program/engines)
-// and of architectures (planner/predict/kernels.cpp). Coordinate descent, from several starts, on the mean of
-// |predicted / measured - 1|, in which no row counts for more than kMostError. Then shows the errors of the
-// rows by source, and what they are when the constants are fitted to the other half of the rows only.
+// Fits the constants of pace (planner/accuracy/pace.hpp) to all modelled rows of files of runs. Coordinate
+// descent, from several starts, on the mean of |predicted / measured - 1|, in which no row counts for more than
+// kMostError. Then fits them anew without each fold of configurations, for pace_without(), and shows the errors
+// of the rows by source, with the constants of all rows and with those that did not see them.
 namespace {
 
 using namespace zeroplan;
+using accuracy::PaceValues;
+using Values = PaceValues;
 
 constexpr double kMostError = 0.3;
 constexpr double kMostRuns = 100;
+constexpr auto& kConstants = accuracy::kPace;
 
 struct FittedRun {
   accuracy::ModelledRun modelled;
   program::StepProgram program;
   double measured_seconds = 0;
   std::string source;
+  bool is_evidence = true;
 };
-
-using Field = double describe::Engine::*;
-
-// `group`: engines that share the constant, or an architecture.
-struct Constant {
-  const char* group;
-  const char* name;
-  Field field;  // null: what an architecture sustains of its products' rate
-  double first, most;
-};
-constexpr const char* kMegatron = "megatron, megatron-deepspeed, megatron-v1";
-constexpr const char* kPyTorch = "deepspeed, fsdp2, llm-foundry, pytorch";
-constexpr std::array<Constant, 11> kConstants{
-    {{kMegatron, "matmul_fraction", &describe::Engine::matmul_fraction, 0.9, 1},
-     {kMegatron, "kernel_gap_us", &describe::Engine::kernel_gap_us, 40, 1000},
-     {kMegatron, "host_issue_us", &describe::Engine::host_issue_us, 109, 1000},
-     {kMegatron, "elementwise_factor", &describe::Engine::elementwise_factor, 1.75, 20},
-     {kPyTorch, "matmul_fraction", &describe::Engine::matmul_fraction, 0.8, 1},
-     {kPyTorch, "attention_fraction", &describe::Engine::attention_fraction, 0.6, 2},
-     {kPyTorch, "host_issue_us", &describe::Engine::host_issue_us, 360, 1000},
-     {kPyTorch, "elementwise_factor", &describe::Engine::elementwise_factor, 1.5, 20},
-     {kPyTorch, "traffic_slowdown", &describe::Engine::traffic_slowdown, 0.2, 1},
-     {"Volta", "sustained", nullptr, 0.6, 1},
-     {"Hopper", "sustained", nullptr, 0.9, 1}}};
-
-using Values = std::array<double, kConstants.size()>;
-
-bool is_of(const Constant& constant, const FittedRun& run) {
-  if (constant.field == nullptr) return run.modelled.cluster.device.architecture == constant.group;
-  const std::string names = fmt::format(", {},", constant.group);
-  return names.find(fmt::format(" {},", run.modelled.plan.engine.name)) != std::string::npos;
-}
 
 void add_runs(const char* path, std::vector<FittedRun>& fitted) {
   std::ifstream file(path, std::ios::binary);
@@ -75,25 +48,20 @@ void add_runs(const char* path, std::vector<FittedRun>& fitted) {
     auto* plan = std::get_if<accuracy::ModelledRun>(&modelled);
     if (plan == nullptr) continue;
     program::StepProgram program = program::compile(plan->model, plan->plan);
-    fitted.push_back({std::move(*plan), std::move(program), *run.step_seconds, run.source});
+    fitted.push_back(
+        {std::move(*plan), std::move(program), *run.step_seconds, run.source, run.not_evidence.empty()});
   }
 }
 
-double predicted_seconds(const FittedRun& run, const Values& values) {
-  describe::Plan plan = run.modelled.plan;
-  double sustained = predict::sustained_fraction(run.modelled.cluster.device);
-  const double before = sustained;
-  for (std::size_t c = 0; c < kConstants.size(); ++c) {
-    if (!is_of(kConstants[c], run)) continue;
-    if (kConstants[c].field == nullptr) {
-      sustained = values[c];
-    } else {
-      plan.engine.*kConstants[c].field = values[c];
-    }
-  }
-  predict::KernelRates rates = predict::kernel_rates(run.modelled.cluster.device, plan);
-  rates.matmul_flops_per_s *= sustained / before;
-  return predict::read_step_seconds(run.program, run.modelled.cluster, rates);
+using Runs = std::vector<const FittedRun*>;
+using Seconds = std::vector<double>;  // of each run; 0 where it is not known
+
+Seconds seconds_of(const Runs& runs, const Values& values) {
+  Seconds seconds;
+  seconds.reserve(runs.size());
+  for (const FittedRun* run : runs)
+    seconds.push_back(accuracy::step_seconds(run->modelled, run->program, values));
+  return seconds;
 }
 
 struct SourceErrors {
@@ -102,15 +70,12 @@ struct SourceErrors {
 };
 using Errors = std::map<std::string, SourceErrors>;
 
-using Runs = std::vector<const FittedRun*>;
-
-Errors errors_of(const Runs& runs, const Values& values) {
+Errors errors_of(const Runs& runs, const Seconds& seconds) {
   Errors errors;
-  for (const FittedRun* run : runs) {
-    const double seconds = predicted_seconds(*run, values);
-    if (seconds <= 0) continue;
-    const double ratio = seconds / run->measured_seconds;
-    SourceErrors& source = errors[run->source];
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (seconds[i] <= 0) continue;
+    const double ratio = seconds[i] / runs[i]->measured_seconds;
+    SourceErrors& source = errors[runs[i]->source];
     source.capped += std::min(std::abs(ratio - 1), kMostError);
     source.relative += std::abs(ratio - 1);
     source.signed_relative += ratio - 1;
@@ -131,15 +96,44 @@ double loss_of(const Errors& errors) {
   return sum / weights;
 }
 
-// One constant moved, or two against each other: what one takes another can give.
-double descend(const Runs& runs, Values& values) {
-  double best = loss_of(errors_of(runs, values));
-  const auto moves = [&](Values moved) {
-    for (std::size_t c = 0; c < kConstants.size(); ++c) moved[c] = std::min(moved[c], kConstants[c].most);
+// The runs whose pace depends on each constant.
+struct Dependents {
+  std::array<std::vector<std::size_t>, accuracy::kPaceConstants> of;
+
+  explicit Dependents(const Runs& runs) {
+    for (std::size_t c = 0; c < of.size(); ++c) {
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        if (accuracy::applies(kConstants[c], runs[i]->modelled)) of[c].push_back(i);
+      }
+    }
+  }
+  bool meet(std::size_t a, std::size_t b) const {
+    return std::any_of(of[a].begin(), of[a].end(),
+                       [&](std::size_t run) { return std::binary_search(of[b].begin(), of[b].end(), run); });
+  }
+};
+
+// One constant moved, or two against each other that meet in a run: what one takes another can give.
+double descend(const Runs& runs, const Dependents& dependents, Values& values) {
+  Seconds seconds = seconds_of(runs, values);
+  double best = loss_of(errors_of(runs, seconds));
+  const auto moves = [&](std::size_t c, std::size_t other, double size) {
+    Values next = values;
+    next[c] *= std::exp(size);
+    if (other != c) next[other] *= std::exp(-size);
+    for (const std::size_t each : {c, other}) next[each] = std::min(next[each], kConstants[each].most);
+    Seconds moved = seconds;
+    for (const std::size_t each : {c, other}) {
+      for (const std::size_t run : dependents.of[each]) {
+        moved[run] = accuracy::step_seconds(runs[run]->modelled, runs[run]->program, next);
+      }
+      if (other == c) break;
+    }
     const double error = loss_of(errors_of(runs, moved));
     if (error > best - 1e-5) return false;
     best = error;
-    values = moved;
+    values = next;
+    seconds = std::move(moved);
     return true;
   };
   for (const double step : {0.3, 0.1, 0.03, 0.01}) {
@@ -147,12 +141,8 @@ double descend(const Runs& runs, Values& values) {
       moved = false;
       for (std::size_t c = 0; c < kConstants.size(); ++c) {
         for (std::size_t other = c; other < kConstants.size(); ++other) {
-          for (const double size : {step, -step}) {
-            Values next = values;
-            next[c] *= std::exp(size);
-            if (other != c) next[other] *= std::exp(-size);
-            moved = moves(next) || moved;
-          }
+          if (!dependents.meet(c, other)) continue;
+          for (const double size : {step, -step}) moved = moves(c, other, size) || moved;
         }
       }
     }
@@ -161,6 +151,7 @@ double descend(const Runs& runs, Values& values) {
 }
 
 Values fit(const Runs& runs) {
+  const Dependents dependents(runs);
   Values best_values{};
   double best = 0;
   for (const double start : {1.0, 0.9, 0.8}) {
@@ -168,7 +159,7 @@ Values fit(const Runs& runs) {
     for (std::size_t c = 0; c < kConstants.size(); ++c) {
       values[c] = std::min(start * kConstants[c].first, kConstants[c].most);
     }
-    const double error = descend(runs, values);
+    const double error = descend(runs, dependents, values);
     if (best == 0 || error < best) {
       best = error;
       best_values = values;
@@ -204,19 +195,25 @@ int main(int argc, char** argv) {
   std::vector<FittedRun> runs;
   for (int i = 1; i < argc; ++i) add_runs(argv[i], runs);
   Runs all;
-  std::array<Runs, 2> halves;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    all.push_back(&runs[i]);
-    halves[i % 2].push_back(&runs[i]);
+  std::array<Runs, accuracy::kFolds> in_fold, others;
+  for (const FittedRun& run : runs) {
+    all.push_back(&run);
+    // What is no evidence is in no fold: it may be fitted to, and nothing is claimed of it.
+    const std::size_t fold = run.is_evidence ? accuracy::fold_of(run.modelled) : accuracy::kFolds;
+    for (std::size_t k = 0; k < accuracy::kFolds; ++k) (k == fold ? in_fold[k] : others[k]).push_back(&run);
   }
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // it takes minutes: lines as they come
   const Values values = fit(all);
   for (std::size_t c = 0; c < kConstants.size(); ++c) {
     fmt::print("{:<40}{:<20}{:.3g}\n", kConstants[c].group, kConstants[c].name, values[c]);
   }
-  show("fitted", errors_of(all, values));
+  show("in sample", errors_of(all, seconds_of(all, values)));
   Errors held_out;
-  for (std::size_t half = 0; half < halves.size(); ++half) {
-    add(held_out, errors_of(halves[half], fit(halves[1 - half])));
+  for (std::size_t fold = 0; fold < accuracy::kFolds; ++fold) {
+    const Values without = fit(others[fold]);
+    fmt::print("without fold {}, {} of {} rows: {{{:.3g}}}\n", fold, others[fold].size(), all.size(),
+               fmt::join(without, ", "));
+    add(held_out, errors_of(in_fold[fold], seconds_of(in_fold[fold], without)));
   }
   show("held out", held_out);
 }
