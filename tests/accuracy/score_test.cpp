@@ -76,6 +76,19 @@ TEST_CASE("verdicts: what ran and what did not, against what was predicted") {
   CHECK(verdicts.wrong() == 1);
 }
 
+// Files of runs do not state the host's memory; of nodes without a preset nobody does.
+TEST_CASE("of a run whose host memory nobody described, the verdict is neither right nor wrong") {
+  Run offloaded = run_with_memory(15, 16);
+  offloaded.gpus_per_node = 2;
+  offloaded.offload = "optimizer";
+  const Accuracy accuracy = score_runs({offloaded}, "A");
+  REQUIRE(accuracy.total.used == 1);
+  const VerdictCounts& verdicts = accuracy.total.verdicts;
+  CHECK(verdicts.ran_not_said == 1);
+  CHECK(verdicts.right() + verdicts.wrong() == 0);
+  CHECK(accuracy.wrong_verdicts.empty());
+}
+
 TEST_CASE("the largest error comes first, and an upper bound is not scored") {
   Run bound = run_with_memory(15, 16);
   bound.memory->is_upper_bound = true;
