@@ -251,7 +251,6 @@ Run measured_run(RowReader& row) {
   run.compile = row.text("compile");
   run.notes = row.text("notes");
   if (row.has("date_or_version")) run.date = row.text("date_or_version");
-  if (row.has("not_evidence")) run.not_evidence = row.text("not_evidence");
   run.memory = read_memory(row);
   run.step_seconds = step_seconds(row, run);
   read_outcome(row, run);
@@ -328,6 +327,7 @@ std::vector<Run> read_runs(std::string_view text, const std::string& source) {
   for (const CsvTable::Row& row : table.rows) {
     reader.next(row);
     Run& run = runs.emplace_back(is_vtrain ? vtrain_run(reader, row.line) : measured_run(reader));
+    if (reader.has("not_evidence")) run.not_evidence = reader.text("not_evidence");
     run.file = source;
     run.line = row.line;
   }

@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "planner/accuracy/score.hpp"
 #include "planner/predict/kernels.hpp"
@@ -110,4 +113,15 @@ TEST_CASE("runs that a prediction was made from are shown and not counted") {
       read_runs(test::read_file(test::runs_path("zero_paper_runs.csv")), "zero_paper_runs.csv");
   REQUIRE(!paper.empty());
   for (const Run& bar : paper) CHECK(!bar.not_evidence.empty());
+}
+
+TEST_CASE("a file with vtrain_runs.csv's columns may say that its runs are no evidence") {
+  std::string text = test::read_file(test::runs_path("vtrain_runs.csv"));
+  text.erase(std::remove(text.begin(), text.end(), '\r'), text.end());
+  const std::size_t end = text.find('\n');
+  const std::size_t second = text.find('\n', end + 1);
+  text = text.substr(0, end) + ",not_evidence\n" + text.substr(end + 1, second - end - 1) + ",mine\n";
+  const std::vector<Run> runs = read_runs(text, "vtrain.csv");
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].not_evidence == "mine");
 }
