@@ -2,8 +2,12 @@
 
 #include "executor/modules.hpp"
 
-// The functions that modules have. C names, but both sides are built together.
+// The functions that modules have. C names, but what they take is C++ of this build: a module whose interface
+// has another digest (executor/CMakeLists.txt) is not called.
 namespace zeroplan::executor {
+
+using InterfaceFunction = const char*();
+inline constexpr const char* kInterfaceSymbol = "zeroplan_module_interface";
 
 using MakeDeviceFunction = Device*(const DeviceOptions& options);  // the caller owns it
 inline constexpr const char* kMakeDeviceSymbol = "zeroplan_make_device";

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "executor/error.hpp"
@@ -33,6 +34,11 @@ void* find(const std::string& name, const char* symbol) {
     void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr)
       throw NotPossible(fmt::format("{} cannot be opened: {}", place.string(), dlerror()));
+    const auto interface = reinterpret_cast<InterfaceFunction*>(dlsym(module, kInterfaceSymbol));
+    if (interface == nullptr || std::string_view(interface()) != ZEROPLAN_MODULE_INTERFACE) {
+      throw NotPossible(
+          fmt::format("{} is no part of this zeroplan, but of another build or program", place.string()));
+    }
     void* function = dlsym(module, symbol);
     if (function == nullptr) throw NotPossible(fmt::format("{} has no {}", place.string(), symbol));
     return function;

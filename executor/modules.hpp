@@ -12,7 +12,7 @@
 // Devices and launchers that need more than the C++ library (BLAS, MPI, CUDA) are shared objects beside the
 // program, opened when they are asked for: planning starts fast and needs none of them. They are looked for
 // in the program's folder, the one above it, and ../lib/zeroplan. All throw NotPossible, with the places,
-// when one cannot be opened.
+// when one cannot be opened or is of another build.
 namespace zeroplan::executor {
 
 struct DeviceOptions {

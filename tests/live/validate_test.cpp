@@ -208,6 +208,22 @@ TEST_CASE("a run that diverges is a no with the reason; one of many steps and it
   CHECK(contains(fp16.out, "no: "));
 }
 
+TEST_CASE("a shared object that is no part of this build is not used") {
+  const TemporaryFolder folder;
+  const std::string program = "'" + folder.file("zeroplan") + "'";
+  // Any other library will do: one that this program has open.
+  const std::string maps = zeroplan::test::read_file("/proc/self/maps");
+  const std::size_t name = maps.find("/libm.so");
+  REQUIRE(name != std::string::npos);
+  const std::size_t begin = maps.rfind(' ', name) + 1;
+  const std::string library = maps.substr(begin, maps.find('\n', name) - begin);
+  const CommandResult result =
+      run_shell("cp '" ZEROPLAN_BINARY "' " + program + " && cp '" + library + "' '" +
+                folder.file("zeroplan_cpu.so") + "' && " + program + " validate " + kModel);
+  CHECK(result.exit_code == 3);
+  CHECK(contains(result.out, "zeroplan_cpu.so is no part of this zeroplan"));
+}
+
 TEST_CASE("bad options are named, all in one pass, and nothing is written") {
   const TemporaryFolder folder;
   const CommandResult result =
