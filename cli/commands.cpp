@@ -44,7 +44,7 @@ std::span<const Command> commands() {
        goal_options()},
       {"validate",
        "MODEL",
-       "runs the plan for real; predicted beside measured",
+       "train a few steps here and compare with the prediction",
        "Predicts, then trains some steps of the model on this machine's processors, each GPU of the plan a "
        "rank, and compares memory, traffic and FLOPs with the prediction. Ranks are threads (--gpus 4), or "
        "the processes that mpirun, srun or torchrun started. Tokens are drawn from a seed, or the bytes of "
@@ -60,7 +60,7 @@ std::span<const Command> commands() {
        validate_options()},
       {"calibrate",
        "",
-       "measures this machine; --hw takes what it writes",
+       "measure this machine and write a profile for --hw",
        "Measures how fast kernels and collectives run on this machine's processors, with 1, 2, 4 ... ranks "
        "at work, and writes a description of the machine (docs/calibrate.md), from which fit and validate "
        "predict times.\n"

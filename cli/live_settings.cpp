@@ -163,7 +163,7 @@ std::vector<OptionSpec> validate_options() {
        "N",
        "fp16: steps without overflow until it doubles "
        "(default 1000)"},
-      {{"--save"}, "save", "FILE", "write the state to a checkpoint at the end, whole or not at all"},
+      {{"--save"}, "save", "FILE", "write the state to a checkpoint at the end, atomically"},
       {{"--save-every"}, "save-every", "N|TIME", "also every N steps, or every 30s, 10m, 2h"},
       {{"--keep"}, "keep", "K", "the last K states, also as FILE.step-N (default 1: FILE alone)"},
       {{"--resume"}, "resume", "FILE", "go on from a checkpoint, also at other degrees and another stage"},

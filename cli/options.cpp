@@ -126,8 +126,8 @@ std::vector<OptionSpec> options_of(const Command& command) {
                                                         : "yaml (default), json, jsonl, csv, md or table",
        false,
        false},
-      {{"--out"}, "out", "FILE", "write the answer to FILE, whole or not at all", false, false},
-      {{"-q", "--quiet"}, "quiet", "", "print no answer: the exit code says it", false, false}};
+      {{"--out"}, "out", "FILE", "write the answer to FILE, atomically", false, false},
+      {{"-q", "--quiet"}, "quiet", "", "print nothing; set the exit code only", false, false}};
   specs.insert(specs.end(), command.own_options.begin(), command.own_options.end());
   if (command.takes_plan) add_plan_options(specs);
   return specs;

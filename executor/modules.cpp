@@ -43,7 +43,7 @@ void* find(const std::string& name, const char* symbol) {
     if (function == nullptr) throw NotPossible(fmt::format("{} has no {}", place.string(), symbol));
     return function;
   }
-  throw NotPossible(fmt::format("this zeroplan was built without its {} part (looked for {})", name, tried));
+  throw NotPossible(fmt::format("zeroplan_{}.so was not found (looked for {})", name, tried));
 }
 
 }  // namespace

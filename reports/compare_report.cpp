@@ -164,7 +164,7 @@ void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
           "The times of {} hold only if they fit, which cannot be said.", fmt::join(conditional, ", "))});
     }
     blocks.emplace_back(
-        Paragraph{"compute to gaps: what the step waits for, in % of it. tokens/s is per GPU."});
+        Paragraph{"Columns compute to gaps: share of the step, in %. tokens/s is per GPU."});
   }
   if (!no_time.empty()) blocks.emplace_back(Paragraph{std::move(no_time)});
 }

@@ -157,7 +157,7 @@ void add_assumptions(std::vector<Block>& blocks, const describe::Model& model,
   add_approximations(blocks, program::approximations_of(model));
   add_notes(blocks, notes_of(model, resolved));
   if (resolved.assumptions.empty()) return;
-  blocks.emplace_back(Heading{"Assumed, because it was not said"});
+  blocks.emplace_back(Heading{"Assumed (not given)"});
   Table table{{{"", false}, {"", false}, {"", false}}, {}, {}};
   for (const describe::Assumption& assumption : resolved.assumptions) {
     table.rows.push_back({assumption.key, assumption.value, assumption.reason});

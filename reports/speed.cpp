@@ -97,7 +97,7 @@ Table time_table(const TimedPlan& timed) {
 
 std::string exposed_text(const StepTime& time) {
   std::string text =
-      "Exposed: what the step waits for; what else a part is busy is hidden behind the others. ";
+      "Exposed: time the step waits for this part. The rest of its busy time is hidden behind other work. ";
   if (time.waiting_seconds > 0) {
     text +=
         fmt::format("Exposed traffic has the wait for other ranks in it, busy has not: {:.4g} ms a step. ",

@@ -12,7 +12,7 @@ namespace zeroplan::reports {
 // For a column that is headed "fits": yes, tightly, no, cannot say.
 std::string verdict_word(predict::Verdict verdict);
 
-// "It fits: 35.11 GiB of 79.21 GiB left."
+// "It fits: peak 44.10 of 79.21 GiB, 35.11 GiB (44 %) free."
 std::string verdict_sentence(const predict::Prediction& prediction);
 
 // The sentence, and how to give each thing that is missing.

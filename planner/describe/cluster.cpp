@@ -114,7 +114,8 @@ void take_host_memory(Cluster& cluster) {
       .value = static_cast<double>(memory), .source = "/proc/meminfo", .note = {}, .assumed = false};
   Figure share = total;
   share.value = static_cast<double>(per_rank);
-  share.note = fmt::format("{} bytes shared by {} ranks", memory, cluster.devices_per_node);
+  share.note = fmt::format("{} bytes shared by {} rank{}", memory, cluster.devices_per_node,
+                           cluster.devices_per_node == 1 ? "" : "s");
   cluster.device.capacity.host_bytes = std::move(share);
   if (cluster.node) return;
   Node machine;

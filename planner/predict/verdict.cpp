@@ -94,7 +94,9 @@ Judgement judge(const Prediction& prediction, const Cluster& cluster) {
   if (host && prediction.host_bytes_per_node > *host) return {Verdict::fits_tightly, host_reason(), {}};
   const bool tight = static_cast<double>(peak) > kTightFraction * static_cast<double>(capacity);
   return {tight ? Verdict::fits_tightly : Verdict::fits,
-          fmt::format("{:.2f} GiB of {:.2f} GiB left", gib(capacity - peak), gib(capacity)),
+          fmt::format("peak {:.2f} of {:.2f} GiB, {:.2f} GiB ({:.0f} %) free", gib(peak), gib(capacity),
+                      gib(capacity - peak),
+                      100 * static_cast<double>(capacity - peak) / static_cast<double>(capacity)),
           {}};
 }
 
