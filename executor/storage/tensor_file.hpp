@@ -45,6 +45,8 @@ class MappedTensorFile {
   // Throws ConfigurationError naming the file, and what in it is not as the format says.
   explicit MappedTensorFile(const std::string& path);
   ~MappedTensorFile();
+  MappedTensorFile(const MappedTensorFile&) = delete;
+  MappedTensorFile& operator=(const MappedTensorFile&) = delete;
   MappedTensorFile(MappedTensorFile&& other) noexcept;
   MappedTensorFile& operator=(MappedTensorFile&&) = delete;
 
