@@ -188,8 +188,8 @@ class Rows {
     const double measured = static_cast<double>(carried) / static_cast<double>(measurement_.of_rank.size());
     if (predicted == 0 && measured == 0) return;
     comparison_.figures.push_back({fmt::format("moved.{}.{}", program::name_of(group), program::name_of(op)),
-                                   fmt::format("{} {} moved", program::name_of(group), program::name_of(op)),
-                                   Kind::bytes, predicted, measured});
+                                   fmt::format("moved by this {}", program::name_of(op)), Kind::bytes,
+                                   predicted, measured});
   }
 
   // Ranks that are threads share a process: its growth is that of all of them.

@@ -27,6 +27,8 @@ class File {
   // `flags` and `path` as open(2) takes them.
   File(std::string path, int flags);
   ~File();
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
   File(File&& other) noexcept;
   File& operator=(File&&) = delete;
 
