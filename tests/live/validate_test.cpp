@@ -56,7 +56,7 @@ TEST_CASE("models of every computation agree with their prediction") {
         std::string("position: rotary\nquery_key_norm: head\nnorm_placement: branch\n")}) {
     std::ofstream(path) << shape << keys;
     const bool normed = keys.find("query_key_norm") != std::string::npos;
-    for (const std::string plan :
+    for (const std::string& plan :
          {std::string(" --attention flash"), std::string(" --attention materialized")}) {
       const std::string degrees = normed ? " --gpus 2" : " --gpus 4 --tp 2";
       const CommandResult result = run_shell(kProgram + "'" + path + "' --seq 190 --dtype fp32 --zero 3" +
