@@ -163,8 +163,7 @@ void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
       blocks.emplace_back(Paragraph{fmt::format(
           "The times of {} hold only if they fit, which cannot be said.", fmt::join(conditional, ", "))});
     }
-    blocks.emplace_back(
-        Paragraph{"Columns compute to gaps: share of the step, in %. tokens/s is per GPU."});
+    blocks.emplace_back(Paragraph{"Columns compute to gaps: share of the step, in %. tokens/s is per GPU."});
   }
   if (!no_time.empty()) blocks.emplace_back(Paragraph{std::move(no_time)});
 }
