@@ -84,6 +84,7 @@ std::string program_help() {
   return text + examples(list) +
          "\nExit codes: 0 yes, 1 no, 2 bad input, 3 not possible on this machine, 4 the live run failed,\n"
          "5 cannot say: something that the answer needs is not known, and it is named.\n"
+         "130, 143, 138: SIGINT, SIGTERM or SIGUSR1 ended the live run after a step.\n"
          "Sizes: GB is 1e9 bytes, GiB is 2^30. Only the answer goes to standard output.\n";
 }
 

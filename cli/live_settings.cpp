@@ -85,7 +85,11 @@ class Reader {
     read(key, 0, [&](std::string text) {
       const std::size_t unit = text.empty() ? std::string::npos : std::string_view("smh").find(text.back());
       if (unit == std::string::npos) {
-        steps = describe::parse_integer(text, 1, kMaxSteps);
+        try {
+          steps = describe::parse_integer(text, 1, kMaxSteps);
+        } catch (const std::invalid_argument& error) {
+          throw std::invalid_argument(fmt::format("{}, or a time like 30s, 10m or 2h", error.what()));
+        }
         return 0;
       }
       text.pop_back();

@@ -121,6 +121,8 @@ TEST_CASE("states are saved every so many steps, the last ones kept, and options
     CAPTURE(wrong);
     CHECK(run_shell(kRun + save + wrong).exit_code == 2);
   }
+  CHECK(run_shell(kRun + save + "--save-every 5x").err.find("or a time like 30s, 10m or 2h") !=
+        std::string::npos);
   const CommandResult alone = run_shell(kRun + "--save-every 10m --keep 2");
   CHECK(alone.exit_code == 2);
   CHECK(alone.err.find("--keep: is not used here; it is of --save") != std::string::npos);
