@@ -283,11 +283,11 @@ bool is_silent(std::span<const KnownKey> table, const json& file, const std::str
       is_neutral_there(table, key, value)) {
     return false;
   }
-  for (const json& other : values()) {
+  const std::vector<json>& tried = values();
+  return std::all_of(tried.begin(), tried.end(), [&](const json& other) {
     const Outcome changed = read(with(file, section, key, other));
-    if (changed.result != outcome.result || names(changed.messages, dotted(section, key))) return false;
-  }
-  return true;
+    return changed.result == outcome.result && !names(changed.messages, dotted(section, key));
+  });
 }
 
 json declared_default(const std::string& text) { return text.empty() ? json(nullptr) : json::parse(text); }
