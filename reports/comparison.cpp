@@ -117,7 +117,7 @@ class Rows {
   // Of the repeated steps, the one that is furthest off.
   void one_rank() {
     const program::OneRank& one = measurement_.one_rank;
-    const auto row = [&](std::string key, std::string title, double tolerance, bool of_skipped,
+    const auto row = [&](const std::string& key, const std::string& title, double tolerance, bool of_skipped,
                          auto&& value) {
       ComparedFigure worst;
       double furthest_share = -1;

@@ -259,6 +259,7 @@ PlanFile read_accelerate_config(const Document& document) {
   const Kind* kind = find_kind(type);
   if (kind == nullptr) {
     std::vector<std::string> names;
+    names.reserve(std::size(kKinds));
     for (const Kind& known : kKinds) names.emplace_back(known.type);
     root.problem("distributed_type", fmt::format("found {}, which is not modelled, expected one of {}",
                                                  zeroplan::quoted(type), fmt::join(names, ", ")));

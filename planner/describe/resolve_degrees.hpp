@@ -16,7 +16,9 @@ struct Resolution {
   Plan plan;
   Problems problems;
   std::vector<Assumption> assumptions;
-  std::vector<std::string> notes;
+  std::vector<std::string> notes;  // those of the options, and further ones
+
+  explicit Resolution(const PlanOptions& given) : options(given), notes(given.notes) {}
 
   void assume(std::string_view key, std::string_view value, std::string reason);
   void assume(std::string_view key, std::int64_t value, std::string reason);

@@ -330,7 +330,7 @@ std::vector<Problem> at_their_origin(const Problems& problems, const PlanOptions
 }  // namespace
 
 ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const std::string& hardware) {
-  Resolution resolution{options, {}, {}, {}, options.notes};
+  Resolution resolution(options);
   std::optional<Cluster> cluster = resolve_degrees(resolution, hardware);
   if (cluster && options.host_memory) {
     cluster->given_host_memory_bytes = Figure{.value = static_cast<double>(*options.host_memory),

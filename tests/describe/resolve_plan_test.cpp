@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "planner/describe/plan.hpp"
@@ -218,10 +219,9 @@ TEST_CASE("problems stand where the value was written, all in one pass") {
 TEST_CASE("selective recomputation under flash attention is told to be none") {
   const auto told = [](const std::string& plan) {
     const ResolvedPlan one = resolved(plan, "gpt2-xl", "a100-80gb");
-    for (const Assumption& assumption : one.assumptions) {
-      if (assumption.reason.find("the same as none here") != std::string::npos) return true;
-    }
-    return false;
+    return std::any_of(one.assumptions.begin(), one.assumptions.end(), [](const Assumption& assumption) {
+      return assumption.reason.find("the same as none here") != std::string::npos;
+    });
   };
   CHECK(told("recompute=selective"));
   CHECK(told("recompute=selective attention=flash"));

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <tuple>
+#include <utility>
 
 #include "executor/batches.hpp"
 #include "executor/device/cpu/cpu_device.hpp"
@@ -159,13 +159,15 @@ TEST_CASE("saved at any degrees and stage, the same state is the same file") {
     const std::string first = folder.file("first");
     train_part(model, planned(1, 2, 2), {"", first, 2});
     const std::string expected = zeroplan::test::read_file(first);
-    for (const auto& [stage, data, tensor] :
-         {std::tuple{0, 1, 1}, {0, 3, 4}, {3, 2, 4}, {2, 5, 2}, {3, 7, 1}, {1, 1, 4}}) {
-      CAPTURE(stage);
-      CAPTURE(data);
-      CAPTURE(tensor);
+    struct Layout {
+      int stage, data, tensor;
+    };
+    for (const Layout& layout : {Layout{0, 1, 1}, {0, 3, 4}, {3, 2, 4}, {2, 5, 2}, {3, 7, 1}, {1, 1, 4}}) {
+      CAPTURE(layout.stage);
+      CAPTURE(layout.data);
+      CAPTURE(layout.tensor);
       const std::string again = folder.file("again");
-      train_part(model, planned(stage, data, tensor), {first, again, 0});
+      train_part(model, planned(layout.stage, layout.data, layout.tensor), {first, again, 0});
       CHECK(zeroplan::test::read_file(again) == expected);
     }
   }
@@ -177,7 +179,9 @@ TEST_CASE("a run goes on at another tensor-parallel degree") {
   for (const describe::Model& model : {tiny_gpt(), tiny_llama()}) {
     const std::vector<float> reference = train_part(model, planned(0, 1, 1, 2), {"", "", 6});
     const std::string file = folder.file("state");
-    for (const auto& [from, to] : {std::pair{4, 1}, {1, 2}, {2, 4}}) {
+    for (const std::pair<int, int>& degrees : {std::pair{4, 1}, {1, 2}, {2, 4}}) {
+      const int from = degrees.first;
+      const int to = degrees.second;
       CAPTURE(from);
       CAPTURE(to);
       std::vector<float> losses = train_part(model, planned(2, 2, from), {"", file, 3});

@@ -34,6 +34,7 @@ class Stranger {
   Stranger(Stranger&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
+  Stranger& operator=(Stranger&&) = delete;
   ~Stranger() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
@@ -54,7 +55,7 @@ class Stranger {
     return say(frame.body());
   }
 
-  Frame hear() {
+  Frame hear() const {
     const auto bytes = [&](std::size_t count) {
       std::string all(count, '\0');
       const ssize_t got = ::recv(descriptor_, all.data(), count, MSG_WAITALL);
@@ -225,6 +226,7 @@ TEST_CASE("sockets: silent connections use up neither the descriptors nor the pr
   processes.start(0, 2);
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
   std::vector<Stranger> silent;
+  silent.reserve(80);
   for (int i = 0; i < 80; ++i) silent.emplace_back(processes.port());
   std::this_thread::sleep_for(2s);
   processes.start(1, 2);
@@ -311,7 +313,7 @@ TEST_CASE("sockets: a false rank 0 is not believed") {
     (void)::send(connection, prefix.data(), sizeof prefix, MSG_NOSIGNAL);
     (void)::send(connection, frame.body().data(), frame.body().size(), MSG_NOSIGNAL);
   };
-  say(std::move(Frame(FrameKind::greeting).put(kProtocol).put(kVersion).put(std::string_view("nonce"))));
+  say(Frame(FrameKind::greeting).put(kProtocol).put(kVersion).put(std::string_view("nonce")));
   Frame table(FrameKind::table);
   table.put(std::string_view("token"));
   for (int r = 0; r < 2; ++r) table.put(std::string_view("127.0.0.1")).put(std::int64_t{port});

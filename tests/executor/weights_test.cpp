@@ -141,13 +141,15 @@ TEST_CASE(
         model, planned(0, 1, 1), [] { return numbered; }, first);
     const std::string expected = read_file(first);
     const WeightFiles files(first, names_of(model));
-    for (const auto& [stage, data, tensor] :
-         {std::tuple{0, 1, 1}, {0, 3, 2}, {1, 2, 4}, {2, 5, 2}, {3, 7, 1}, {3, 3, 4}}) {
-      CAPTURE(stage);
-      CAPTURE(data);
-      CAPTURE(tensor);
+    struct Layout {
+      int stage, data, tensor;
+    };
+    for (const Layout& layout : {Layout{0, 1, 1}, {0, 3, 2}, {1, 2, 4}, {2, 5, 2}, {3, 7, 1}, {3, 3, 4}}) {
+      CAPTURE(layout.stage);
+      CAPTURE(layout.data);
+      CAPTURE(layout.tensor);
       export_from(
-          model, planned(stage, data, tensor), [] { return numbered; }, again);
+          model, planned(layout.stage, layout.data, layout.tensor), [] { return numbered; }, again);
       CHECK(read_file(again) == expected);
       export_from(
           model, planned(stage, data, tensor), [&] { return files.values(); }, again);

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -59,8 +60,8 @@ TEST_CASE("models of every computation agree with their prediction") {
     for (const std::string& plan :
          {std::string(" --attention flash"), std::string(" --attention materialized")}) {
       const std::string degrees = normed ? " --gpus 2" : " --gpus 4 --tp 2";
-      const CommandResult result = run_shell(kProgram + "'" + path + "' --seq 190 --dtype fp32 --zero 3" +
-                                             degrees + plan + " --steps 2 -o json");
+      const CommandResult result = run_shell(fmt::format(
+          "{}'{}' --seq 190 --dtype fp32 --zero 3{}{} --steps 2 -o json", kProgram, path, degrees, plan));
       CAPTURE(keys);
       CAPTURE(plan);
       CAPTURE(result.err);
@@ -261,7 +262,7 @@ TEST_CASE("a data file of any size leaves the verdict as it is, and what is no f
   run_shell("head -c 8000000 /dev/urandom > '" + small + "'; truncate -s 10G '" + large + "'");
   const std::string plan = "--dtype fp32 --gpus 2 --zero 2 --steps 30 ";
   for (const std::string& file : {small, large}) {
-    const json record = record_of(plan + "--data '" + file + "'");
+    const json record = record_of(fmt::format("{}--data '{}'", plan, file));
     CHECK(record["outcome"] == "agrees");
   }
   const CommandResult device = run_shell("timeout 5 " + kProgram + kModel + "--data /dev/zero");
