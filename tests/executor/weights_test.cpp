@@ -152,7 +152,7 @@ TEST_CASE(
           model, planned(layout.stage, layout.data, layout.tensor), [] { return numbered; }, again);
       CHECK(read_file(again) == expected);
       export_from(
-          model, planned(stage, data, tensor), [&] { return files.values(); }, again);
+          model, planned(layout.stage, layout.data, layout.tensor), [&] { return files.values(); }, again);
       CHECK(read_file(again) == expected);
     }
   }
