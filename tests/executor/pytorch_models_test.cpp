@@ -24,13 +24,17 @@ biases: all
 )";
 
 PytorchReference reference_of(const std::string& name, std::string_view block, std::string_view keys,
-                              int layers = 3) {
+                              int layers = 3, double tolerance = kPytorchTolerance) {
   const std::string text =
       fmt::format("schema: zeroplan.model/1\nname: {}\nhidden: 16\nlayers: {}\nffn: 24\nvocabulary: {}\n{}{}",
                   name, layers, kPytorchVocabulary, block, keys);
   return {describe::read_model_yaml(describe::parse_yaml(text, name + ".yaml")),
-          read_pytorch_vectors(name + ".gradients.txt")};
+          read_pytorch_vectors(name + ".gradients.txt"), tolerance};
 }
+
+// The caps of this model are so low that rounding weighs more: PyTorch in fp32 is itself off by 6.6e-6 of a
+// tensor's largest gradient, and by 0.6e-6 to 2.6e-6 on the other models. Three times that is allowed.
+constexpr double kGemmaTolerance = 2e-5;
 
 const std::vector<PytorchReference>& references() {
   static const std::vector<PytorchReference> all = {
@@ -49,7 +53,8 @@ attention_soft_cap: 0.5
 logits_soft_cap: 0.75
 rotary: {base: 500000, window_base: 100}
 attention_window: {kind: sliding, size: 4, full_every: 2}
-)"),
+)",
+                   3, kGemmaTolerance),
       reference_of("neox", kGptBlock, R"(heads: 4
 head_dim: 8
 activation: gelu

@@ -87,7 +87,7 @@ static double scale_of(const PytorchVectors& reference, TensorName name) {
 
 // The largest relative difference of any tensor that the reference has.
 double largest_pytorch_difference(const std::map<TensorName, WholeTensor>& ours,
-                                  const PytorchVectors& reference) {
+                                  const PytorchVectors& reference, double tolerance) {
   double largest = 0;
   std::size_t compared = 0;
   for (const auto& entry : ours) {
@@ -102,7 +102,7 @@ double largest_pytorch_difference(const std::map<TensorName, WholeTensor>& ours,
       difference = std::max(difference, std::abs(static_cast<double>(tensor.values[i]) - found->second[i]));
     }
     difference /= scale_of(reference, name);
-    CHECK_MESSAGE(difference <= kPytorchTolerance, fmt::format("{} of layer {}", name.name, name.layer));
+    CHECK_MESSAGE(difference <= tolerance, fmt::format("{} of layer {}", name.name, name.layer));
     largest = std::max(largest, difference);
   }
   REQUIRE(compared > 0);
@@ -123,7 +123,7 @@ double check_pytorch_gradients(const PytorchReference& reference, const describe
   CHECK(training.norms.front() == doctest::Approx(norm).epsilon(1e-6));
   for (const float value : gradients.padding()) CHECK(value == 0);
   CHECK(gradients.tensors().size() + 2 == reference.gradients.size());
-  return largest_pytorch_difference(gradients.tensors(), reference.gradients);
+  return largest_pytorch_difference(gradients.tensors(), reference.gradients, reference.tolerance);
 }
 
 }  // namespace zeroplan::executor::test

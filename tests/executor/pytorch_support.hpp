@@ -19,6 +19,7 @@ PytorchVectors read_pytorch_vectors(const std::string& file);
 struct PytorchReference {
   describe::Model model;
   PytorchVectors gradients;
+  double tolerance = kPytorchTolerance;  // of a tensor's largest gradient
 };
 
 // Of the global batch.
@@ -33,7 +34,7 @@ TrainingOptions pytorch_options();
 // The largest difference of any tensor that the reference has, relative to the largest value of the tensor;
 // checks each.
 double largest_pytorch_difference(const std::map<TensorName, WholeTensor>& ours,
-                                  const PytorchVectors& reference);
+                                  const PytorchVectors& reference, double tolerance = kPytorchTolerance);
 
 // One step, every gradient. Returns the largest difference.
 double check_pytorch_gradients(const PytorchReference& reference, const describe::Plan& plan);
