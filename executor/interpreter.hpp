@@ -51,7 +51,7 @@ class Interpreter {
   // Runs the setup phase: the states are held from here on.
   void setup();
   // Runs the rest: one optimizer step.
-  void step(const StepSettings& settings, BatchSource& batches);
+  void step(const StepSettings& given, BatchSource& batches);
 
   const Profile& profile() const { return profile_; }
   void clear_profile();

@@ -106,7 +106,7 @@ RunIdentity unpacked(std::string_view text) {
 std::string gathered(Communicator& world, const std::string& bytes) {
   std::string all(bytes.size() * static_cast<std::size_t>(world.size()), '\0');
   char* own = all.data() + bytes.size() * static_cast<std::size_t>(world.rank());
-  std::memcpy(own, bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), own);
   const auto tensor = [](char* data, std::size_t size) {
     return Tensor{reinterpret_cast<std::byte*>(data), program::DataType::uint8, static_cast<Elements>(size)};
   };

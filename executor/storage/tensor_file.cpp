@@ -176,7 +176,7 @@ void MappedTensorFile::read_header() {
     if (name == kMetadata) {
       if (!value.is_object()) refuse(name, "found no object, expected text by name");
       for (const auto& [key, text_value] : value.items()) {
-        if (!text_value.is_string()) refuse(name + "." + key, "expected text");
+        if (!text_value.is_string()) refuse(fmt::format("{}.{}", name, key), "expected text");
         metadata_.emplace(key, text_value.get<std::string>());
       }
       continue;

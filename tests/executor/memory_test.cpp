@@ -95,7 +95,7 @@ TEST_CASE("a canary counts the units in which something was written, wherever in
   const auto bytes = static_cast<Bytes>(memory.size());
   canary::plant(memory.data(), bytes);
   CHECK(canary::written(memory.data(), bytes, kUnit) == 0);
-  for (const std::size_t at : {0, 255, 256, 5003, 10239}) memory[at] ^= std::byte{1};
+  for (const std::size_t at : {0U, 255U, 256U, 5003U, 10239U}) memory[at] ^= std::byte{1};
   CHECK(canary::written(memory.data(), bytes, kUnit) == 4 * kUnit);
   CHECK(canary::written(memory.data(), bytes, bytes) == bytes);  // larger than a block of the pattern
   CHECK(canary::written(memory.data(), 1024 + 100, 1024) == 1024);
