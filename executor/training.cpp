@@ -268,6 +268,8 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       settings.learning_rate = static_cast<float>(
           rate_at(rate, static_cast<double>(job.settings.learning_rate), rank.steps() + 1));
       const StepResult result = checked_step(settings, rank, *batches, step.step);
+      // A rank that ends its step later is waited for here, so within the step's time.
+      const Control control = agreed({job.signal ? job.signal() : 0, saver.is_time()}, world);
       step.seconds = seconds_since(start);
       rank.arena().end_observation();
       add_totals(own, rank, 1);
@@ -280,7 +282,6 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       measurement.steps.push_back(step);
       if (!step.warm_up) add_waiting(waiting, rank, kCallsNoted);
       if (world.rank() == 0 && job.stepped) job.stepped(step);
-      const Control control = agreed({job.signal ? job.signal() : 0, saver.is_time()}, world);
       saver.after_step(step.step, control.saves);
       measurement.interrupted_by = control.signal;
       if (control.signal != 0) break;

@@ -35,10 +35,11 @@ TrainingJob job_of(const describe::Model& model, const describe::Plan& plan) {
 }
 
 // Slow in one kernel, so that a step outlasts the heartbeat.
-std::unique_ptr<Device> slow_device(std::chrono::milliseconds delay) {
+std::unique_ptr<Device> slow_device(std::chrono::milliseconds delay,
+                                    program::Op slow = program::Op::scale_update) {
   return test::hooked_device(make_cpu_device({}),
-                             [delay](const Kernel& kernel) {
-                               if (kernel.op == program::Op::scale_update) std::this_thread::sleep_for(delay);
+                             [delay, slow](const Kernel& kernel) {
+                               if (kernel.op == slow) std::this_thread::sleep_for(delay);
                              },
                              {});
 }
@@ -107,7 +108,8 @@ TEST_CASE("the wait for a rank that comes late is told apart from the transfer")
       program::Measurement measurement;
       run_ranks(2, ThreadOptions{}, [&](Communicator& world) {
         TrainingJob own_job = job;
-        if (world.rank() == late) own_job.device = [&] { return slow_device(kDelay); };
+        if (world.rank() == late)
+          own_job.device = [&] { return slow_device(kDelay, program::Op::embedding_forward); };
         program::Measurement own = train(own_job, world);
         if (world.rank() == 0) measurement = std::move(own);
       });
@@ -123,8 +125,8 @@ TEST_CASE("the wait for a rank that comes late is told apart from the transfer")
           CHECK(time.waiting_seconds == 0);
         }
       }
-      // A step's delay comes before the first collective of the next one, and so does the warm-up's. The rank
-      // that is late waits for none.
+      // Ranks meet between steps, so a step's delay comes before its own first collective. The rank that is
+      // late waits for none.
       CHECK(transfer < 0.5 * slept);
       if (late == 1) CHECK(waiting >= 0.8 * slept);
       if (late == 0) CHECK(waiting < 0.5 * slept);
