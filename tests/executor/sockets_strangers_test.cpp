@@ -284,7 +284,7 @@ TEST_CASE("sockets: of two jobs on one port one goes on and the other is told wh
 }
 
 TEST_CASE("sockets: a rank that comes twice is taken once, and again when the first one ended") {
-  Processes processes("results", 2s);
+  Processes processes("results", 20s);
   processes.start(0, 3);
   processes.start(1, 3);
   std::this_thread::sleep_for(200ms);
