@@ -8,8 +8,6 @@
 namespace zeroplan::describe {
 namespace {
 
-constexpr std::string_view kAssumed = "assumed: ";  // how the notes of such figures begin
-
 using Entries = std::vector<const AttainedCollective*>;
 
 std::string rates_text(const Entries& entries) {

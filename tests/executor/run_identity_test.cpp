@@ -83,7 +83,7 @@ TEST_CASE("run identity: a file is what is in it, not where it is") {
     CHECK(file("other", other) != digest);
   }
   // Every byte of a file that fits the blocks.
-  for (const std::size_t size : {1, 16383, 16384, 16385, 700'000}) {
+  for (const std::size_t size : {1U, 16383U, 16384U, 16385U, 700'000U}) {
     const std::string whole(size, 'a');
     const std::string of_whole = file("whole", whole);
     for (std::size_t place = 0; place < size; place += 1 + size / 97) {
