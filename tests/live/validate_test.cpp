@@ -157,7 +157,7 @@ TEST_CASE("what cannot run is refused with the reason, and running out of memory
   CHECK(contains(record["reason"], "cannot allocate"));
 
   for (const char* arguments : {"gpt2 --engine deepspeed-estimator", "params=1B", "mixtral-8x7b --force",
-                                "qwen3-0.6b", "gpt2 --dropout", "llama3.2-1b --tp 16"}) {
+                                "qwen3-0.6b --gpus 2 --tp 2", "gpt2 --dropout", "llama3.2-1b --tp 16"}) {
     CAPTURE(arguments);
     CHECK(run_shell(kProgram + arguments).exit_code == 3);
   }
