@@ -142,7 +142,7 @@ TEST_CASE("training on a file is saved and goes on where it was, also on more ra
 }
 
 TEST_CASE("what cannot run is refused with the reason, and running out of memory is a reported outcome") {
-  const CommandResult large = run_shell(kProgram + "gpt2-xl --hw v100-16gb --micro-batch 64");
+  const CommandResult large = run_shell(kProgram + "gpt2-xl --hw v100-16gb --device cpu --micro-batch 64");
   CHECK(large.exit_code == 3);
   CHECK(contains(large.out, "not run: "));
   CHECK(contains(large.out, "--force"));
