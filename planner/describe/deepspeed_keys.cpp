@@ -1,6 +1,5 @@
 #include "planner/describe/deepspeed_keys.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace zeroplan::describe {
@@ -296,10 +295,6 @@ constexpr std::array kTables = {
 
 std::span<const KeyTable> deepspeed_tables() { return kTables; }
 
-std::span<const KnownKey> deepspeed_keys(std::string_view section) {
-  const auto* const found = std::find_if(kTables.begin(), kTables.end(),
-                                         [&](const KeyTable& table) { return table.section == section; });
-  return found == kTables.end() ? std::span<const KnownKey>() : found->keys;
-}
+std::span<const KnownKey> deepspeed_keys(std::string_view section) { return keys_of(kTables, section); }
 
 }  // namespace zeroplan::describe

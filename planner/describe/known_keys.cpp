@@ -102,6 +102,12 @@ std::string note_at(const MapReader& map, std::string_view key, std::string text
   return Problem{map.source(), value == nullptr ? 0 : value->line, map.dotted(key), std::move(text)}.text();
 }
 
+std::span<const KnownKey> keys_of(std::span<const KeyTable> tables, std::string_view section) {
+  const auto found = std::find_if(tables.begin(), tables.end(),
+                                  [&](const KeyTable& table) { return table.section == section; });
+  return found == tables.end() ? std::span<const KnownKey>() : found->keys;
+}
+
 void settle_keys(MapReader& map, std::span<const KnownKey> table, AskedKeys asked,
                  std::vector<std::string>& notes) {
   if (map.value() == nullptr) return;

@@ -35,6 +35,9 @@ struct KeyTable {
   std::span<const KnownKey> keys;
 };
 
+// The keys of a section among `tables`; none where it is not there.
+std::span<const KnownKey> keys_of(std::span<const KeyTable> tables, std::string_view section);
+
 // Whether a key that the reader asked for counts as used, whatever the table says of it.
 enum class AskedKeys : std::uint8_t { follow_the_table, are_used };
 
