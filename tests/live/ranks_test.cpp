@@ -121,6 +121,7 @@ TEST_CASE("when rank 0 dies, never comes or is another program, the other ranks 
             " >/dev/null 2>'" + progress + "' & zero=$!; until grep -q 'step ' '" + progress +
             "'; do sleep 0.05; done; kill -9 $zero; wait");
   for (const char* rank : {"1", "2"}) {
+    CAPTURE(killed.last_line(rank));
     CHECK(killed.code(rank) == 4);
     CHECK(contains(killed.last_line(rank),
                    fmt::format("zeroplan: rank {}: rank 0 ended without a word; rank 0 was at: ", rank)));

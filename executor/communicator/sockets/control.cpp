@@ -52,6 +52,9 @@ void Event::clear() const {
 Control::Control(const SocketOptions& options, std::vector<FrameStream> streams) : options_(options) {
   peers_.reserve(streams.size());
   for (FrameStream& stream : streams) peers_.push_back({.stream = std::move(stream), .heard = Clock::now()});
+  // Said before anything else, so that a peer that ends at once is not one that has said nothing.
+  send_to_all(Frame(FrameKind::activity).put(activity_));
+  sent_activity_ = activity_;
   thread_ = std::jthread([this] { run(); });
 }
 

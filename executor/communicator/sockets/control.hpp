@@ -102,7 +102,7 @@ class Control {
   Event requested_, stopped_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::string activity_;
+  std::string activity_ = "the start of its work";
   std::optional<Report> report_;
   bool returned_ = false;  // this rank
   std::optional<Failure> verdict_;
