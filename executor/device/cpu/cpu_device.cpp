@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "executor/device/cpu/huge_pages.hpp"
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
 #include "executor/device/cpu/vector_level.hpp"
@@ -58,9 +57,9 @@ class CpuDevice final : public Device {
     if (block == MAP_FAILED) {
       throw DeviceError(fmt::format("cpu device: cannot allocate {} bytes: {}", bytes, std::strerror(errno)));
     }
-    // Fewer and larger pages are faulted in faster, and a refusal costs nothing but that. What is smaller would
-    // be resident to the end of its page where only some of it is used.
-    if (huge_pages_ && bytes >= kLeastForHugePages) (void)madvise(block, mapped_bytes(bytes), MADV_HUGEPAGE);
+    // A step's products miss fewer addresses in huge pages, and a refusal costs nothing but that. What is smaller
+    // would be resident to the end of its page where only some of it is used.
+    if (bytes >= kLeastForHugePages) (void)madvise(block, mapped_bytes(bytes), MADV_HUGEPAGE);
     return static_cast<std::byte*>(block);
   }
 
@@ -84,7 +83,6 @@ class CpuDevice final : public Device {
   void run(const Kernel& kernel, const StepSettings& settings);
 
   cpu::Workers workers_;
-  bool huge_pages_ = cpu::huge_pages_pay();
 };
 
 void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {

@@ -11,12 +11,19 @@ using program::DataType;
 
 namespace {
 
-// A result is computed tile by tile; each is one task. Wide results have wider tiles, which repack less.
+// A result is computed tile by tile; each is one task. Large results have larger tiles, which repack less.
 constexpr Elements kTileRows = 256;
-Elements tile_columns(Elements columns) { return columns >= 3072 ? 384 : 192; }
-// Weight gradients are summed in a tile of their own before they are added: it should stay in the
+Elements tile_columns(Elements columns) {
+  if (columns >= 6144) return 768;
+  return columns >= 1536 ? 384 : 192;
+}
+// Where a weight gradient is summed in a tile of its own before it is added, that should stay in the
 // second-level cache.
 constexpr Elements kGradientRows = 192, kGradientColumns = 768;
+Elements direct_gradient_rows(Elements rows) {
+  if (rows >= 12288) return 768;
+  return rows >= 2304 ? 384 : 192;
+}
 // How much of the inner dimension is converted from 16 bits at a time.
 constexpr Elements kConvertedDepth = 256;
 
@@ -155,14 +162,22 @@ void matmul_weight_gradient(const Kernel& kernel, Workers& workers) {
   const Tensor& x = real_operand(kernel, 1, m * k);
   const Tensor& dw = real_operand(kernel, 2, n * k);
   const Tensor db = optional_operand(kernel, 3, n);
-  over_tiles(workers, n, k, kGradientRows, kGradientColumns,
+  const bool direct = dw.type == DataType::fp32 && m <= kDepthOfOneSum && sums_depth_at_once();
+  over_tiles(workers, n, k, direct ? direct_gradient_rows(n) : kGradientRows, kGradientColumns,
              [&, m = m, n = n, k = k](Elements row, Elements rows, Elements column, Elements columns,
                                       Scratch& scratch) {
                const Factor left{dy, n, true, row, rows};
-               const OutputPanel tile{scratch.floats(rows * columns), columns};
-               multiply_tile(left, {x, k, true, column, columns}, m, 0, tile, scratch);
-               for (Elements i = 0; i < rows; ++i) {
-                 add(dw, (row + i) * k + column, columns, tile.data + i * columns, scratch);
+               const Factor right{x, k, true, column, columns};
+               if (direct) {
+                 const Elements offset = row * k + column;
+                 multiply_tile(left, right, m, 1, begin_panel(dw, offset, k, rows, columns, scratch),
+                               scratch);
+               } else {
+                 const OutputPanel tile{scratch.floats(rows * columns), columns};
+                 multiply_tile(left, right, m, 0, tile, scratch);
+                 for (Elements i = 0; i < rows; ++i) {
+                   add(dw, (row + i) * k + column, columns, tile.data + i * columns, scratch);
+                 }
                }
                if (db && column == 0) add_bias_gradient(left, m, db, scratch);
              });

@@ -23,6 +23,11 @@ struct Product {
 // Counts its operations in the scratch of the task.
 void multiply(const Product& product, Scratch& scratch);
 
+// Whether C = A B + C has the same bits as A B added to C afterwards, for inner dimensions up to kDepthOfOneSum:
+// whether the BLAS in use sums so many products before it rounds into C. Tried out once, on a weight gradient.
+inline constexpr Elements kDepthOfOneSum = 256;
+bool sums_depth_at_once();
+
 // Rows of a larger matrix as fp32: where they are, or a converted copy in scratch.
 struct Panel {
   const float* data = nullptr;
