@@ -208,6 +208,9 @@ program::Measurement run_live(const LiveRun& run) {
   };
   run_as_launched(run.launch, run.plan.devices(), run.settings.timeout, run.identity, run.progress,
                   rank_main);
+  if (run.weights == nullptr && run.settings.resume.empty()) {
+    measurement.drawn = {run.model.vocabulary, run.model.hidden};
+  }
   measurement.launch = text_of(run.launch.kind);
   measurement.device =
       fmt::format("{}, {} each{}{}", measurement.device, reports::counted(threads_of_rank(run), "thread"),

@@ -25,6 +25,7 @@ using Kind = ComparedFigure::Kind;
 
 constexpr double kTera = 1e12;
 constexpr double kProcessTolerance = 0.02;
+constexpr double kFirstLossTolerance = 0.25;  // of itself
 constexpr double kProcessToleranceBytes = 8 * static_cast<double>(kMiB);  // a rank
 
 Bytes sum(const program::CategoryBytes& bytes) {
@@ -151,6 +152,18 @@ class Rows {
         [](const program::StepMeasurement& step) { return step.gradient_norm; });
   }
 
+  // Weights of deviation 0.02 tell no token from another: a first loss is about ln(vocabulary), and above it by
+  // half the variance of the logits, which are sums over `hidden` normed values.
+  void first_loss() {
+    const program::DrawnWeights& drawn = measurement_.drawn;
+    if (drawn.vocabulary < 2 || measurement_.steps.empty()) return;
+    const double expected = std::log(static_cast<double>(drawn.vocabulary));
+    const double spread = 0.02 * 0.02 / 2 * static_cast<double>(drawn.hidden);
+    comparison_.figures.push_back({"training.first_loss", "first loss, of drawn weights", Kind::real, expected,
+                                   measurement_.steps[0].loss, kFirstLossTolerance * expected,
+                                   kFirstLossTolerance * expected + spread});
+  }
+
   void flops() {
     figure("flops", "matrix products", Kind::flops, prediction_.work.hardware,
            [](const RankMeasurement& rank) { return rank.product_flops; });
@@ -246,6 +259,7 @@ Comparison compare(const Prediction& prediction, const Measurement& measurement)
   rows.memory();
   rows.traffic();
   rows.flops();
+  rows.first_loss();
   rows.one_rank();
   for (ComparedText& check : check_run(measurement)) comparison.texts.push_back(std::move(check));
   return comparison;

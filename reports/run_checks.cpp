@@ -8,7 +8,7 @@ namespace {
 using program::Measurement;
 
 ComparedText finite_losses(const Measurement& measurement) {
-  const std::string expected = "finite in every step";
+  const std::string expected = "finite and above 0 in every step";
   ComparedText row{"training.losses", "losses", expected, expected};
   if (const auto& step = measurement.steps.first_without_loss()) {
     row.measured = fmt::format("{} in step {}", step->loss, step->step);
@@ -23,6 +23,8 @@ ComparedText updates(const Measurement& measurement) {
   if (const auto& step = steps.first_overflow()) {
     row.measured = fmt::format("gradients are not finite from step {} on, at loss scale {:g}", step->step,
                                step->loss_scale);
+  } else if (const auto& still = steps.first_without_gradient()) {
+    row.measured = fmt::format("the gradient's norm is {} in step {}", still->gradient_norm, still->step);
   } else if (steps.measured() > 0 && steps.skipped() == steps.measured()) {
     row.measured = fmt::format("none: each measured step was skipped, the last at loss scale {:g}",
                                steps.back().loss_scale);

@@ -91,6 +91,11 @@ struct OneRank {
   double loss_tolerance = 0, norm_tolerance = 0;
 };
 
+// Of weights that were drawn for the run, what their first loss depends on; 0 where they were not.
+struct DrawnWeights {
+  std::int64_t vocabulary = 0, hidden = 0;
+};
+
 struct Measurement {
   std::string device;   // "cpu: AMD EPYC ..., 2 threads a rank"
   std::string note;     // what a reader of its times must know of it; empty where there is nothing
@@ -98,6 +103,7 @@ struct Measurement {
   std::string batches;  // where the tokens came from
   std::int64_t ranks = 1;
   std::vector<RankMeasurement> of_rank;
+  DrawnWeights drawn;
   StepLog steps;
   std::vector<InstructionTime> times;
   int interrupted_by = 0;  // the signal that ended it before its last step, or 0

@@ -23,7 +23,9 @@ void StepLog::push_back(const StepMeasurement& step) {
   }
   kept_.push_back(step);
   ++taken_;
-  if (!std::isfinite(step.loss) && !first_without_loss_) first_without_loss_ = step;
+  const bool has_loss = std::isfinite(step.loss) && step.loss > 0;  // a cross-entropy is above 0
+  if (!has_loss && !first_without_loss_) first_without_loss_ = step;
+  if (!step.skipped && !(step.gradient_norm > 0) && !first_without_gradient_) first_without_gradient_ = step;
   if (step.skipped && step.loss_scale <= 1 && !first_overflow_) first_overflow_ = step;
   if (step.warm_up) return;
   skipped_ += step.skipped ? 1 : 0;

@@ -39,9 +39,10 @@ class StepLog {
   std::int64_t kept_every() const { return kept_every_; }
 
   std::int64_t taken() const { return taken_; }  // warm-up included
-  // The first whose loss is no number, and the first that was skipped where the loss scale has nothing left to
+  // The first whose loss is no number above 0, the first that updated by a gradient that is none, and the first that was skipped where the loss scale has nothing left to
   // halve: what has none is at 1.
   const std::optional<StepMeasurement>& first_without_loss() const { return first_without_loss_; }
+  const std::optional<StepMeasurement>& first_without_gradient() const { return first_without_gradient_; }
   const std::optional<StepMeasurement>& first_overflow() const { return first_overflow_; }
   // Of the steps that were no warm-up:
   std::int64_t measured() const { return measured_; }
@@ -54,7 +55,7 @@ class StepLog {
   std::vector<StepMeasurement> kept_;
   std::int64_t kept_every_ = 1;
   std::int64_t taken_ = 0, measured_ = 0, skipped_ = 0;
-  std::optional<StepMeasurement> first_without_loss_, first_overflow_;
+  std::optional<StepMeasurement> first_without_loss_, first_without_gradient_, first_overflow_;
   bool last_is_extra_ = false;  // kept only as the last one
   double measured_seconds_ = 0, fastest_seconds_ = 0, slowest_seconds_ = 0;
 };
