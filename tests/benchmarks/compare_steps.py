@@ -16,22 +16,23 @@ import sys
 KEEP_BYTES = str(10 * 10**9)
 PYTORCH_ENVIRONMENT = {**os.environ, "MALLOC_TRIM_THRESHOLD_": KEEP_BYTES, "MALLOC_MMAP_THRESHOLD_": KEEP_BYTES}
 
-# Prints the file of the BLAS that is mapped, and the processor that its kernels are for where it is OpenBLAS.
+# Prints, as JSON, the files of the BLAS that are mapped, and what each OpenBLAS among them says of itself: its build, and the
+# processor that its kernels are for. One build may be mapped under several names (alternatives, stubs that only link it).
 BLAS_OF_PROCESS = """
-import ctypes, os, sys
+import ctypes, json, os, sys
 if len(sys.argv) > 1:
     ctypes.CDLL(sys.argv[1])
 else:
     import torch
-files = {os.path.realpath(line.split()[-1]) for line in open("/proc/self/maps") if "blas" in line.split()[-1]}
-for file in sorted(files, key=lambda name: "openblas" not in name):
+names = [line.split()[-1] for line in open("/proc/self/maps")]
+files = sorted({os.path.realpath(name) for name in names if "blas" in name})
+says = set()
+for file in files:
     library = ctypes.CDLL(file)
-    if hasattr(library, "openblas_get_corename"):
-        library.openblas_get_corename.restype = ctypes.c_char_p
-        print(file, library.openblas_get_corename().decode())
-        break
-else:
-    print(*sorted(files))
+    if hasattr(library, "openblas_get_corename") and hasattr(library, "openblas_get_config"):
+        library.openblas_get_config.restype = library.openblas_get_corename.restype = ctypes.c_char_p
+        says.add((library.openblas_get_config().decode().strip(), library.openblas_get_corename().decode()))
+print(json.dumps({"files": files, "openblas": sorted(says)}))
 """
 
 
@@ -40,13 +41,31 @@ def output_of(*words, environment=None):
     return run.stdout
 
 
+def blas_of(library=None, environment=None):
+    """Of a process that loads the library, or PyTorch."""
+    words = [library] if library else []
+    return json.loads(output_of(sys.executable, "-c", BLAS_OF_PROCESS, *words, environment=environment))
+
+
 def blas_of_zeroplan(program):
     libraries = [line.split()[2] for line in output_of("ldd", program).splitlines() if "blas" in line and "=>" in line]
-    return output_of(sys.executable, "-c", BLAS_OF_PROCESS, libraries[0]).strip() if libraries else "linked in"
+    return blas_of(libraries[0]) if libraries else {"files": [], "openblas": []}
 
 
 def blas_of_pytorch():
-    return output_of(sys.executable, "-c", BLAS_OF_PROCESS, environment=PYTORCH_ENVIRONMENT).strip()
+    return blas_of(environment=PYTORCH_ENVIRONMENT)
+
+
+def same_kernels(ours, theirs):
+    """Whether both are one build of OpenBLAS with kernels for one processor; of other libraries, the same files."""
+    if ours["openblas"] or theirs["openblas"]:
+        return ours["openblas"] == theirs["openblas"]
+    return bool(ours["files"]) and ours["files"] == theirs["files"]
+
+
+def words_of(blas):
+    says = [f"{config}, {core} kernels" for config, core in blas["openblas"]]
+    return "; ".join(says + blas["files"]) or "linked in"
 
 
 def step_of_zeroplan(program):
@@ -79,15 +98,17 @@ def main():
 
     print(f"GPT-2 124M, 4 x 64 tokens, fp32, AdamW, {len(os.sched_getaffinity(0))} processors; "
           f"of {options.turns} turns' medians of 5 steps, PyTorch with its memory kept:")
-    print(f"{'seconds a step':16} {'median':>8} {'fastest':>8} {'slowest':>8} {'processor':>10}  BLAS")
+    print(f"{'seconds a step':16} {'median':>8} {'fastest':>8} {'slowest':>8} {'processor':>10}")
     median = {}
     for name, turns in (("zeroplan", ours), ("PyTorch", theirs)):
         seconds = [turn[0] for turn in turns]
         median[name] = statistics.median(seconds), statistics.median(turn[1] for turn in turns)
-        print(f"{name:16} {median[name][0]:8.3f} {min(seconds):8.3f} {max(seconds):8.3f} {median[name][1]:10.3f}  {blas[name]}")
+        print(f"{name:16} {median[name][0]:8.3f} {min(seconds):8.3f} {max(seconds):8.3f} {median[name][1]:10.3f}")
     print(f"zeroplan / PyTorch, of the medians: {median['zeroplan'][0] / median['PyTorch'][0]:.2f}; of processor time, "
           f"which a busy machine disturbs less: {median['zeroplan'][1] / median['PyTorch'][1]:.2f}")
-    if blas["zeroplan"] != blas["PyTorch"]:
+    for name, library in blas.items():
+        print(f"BLAS of {name}: {words_of(library)}")
+    if not same_kernels(blas["zeroplan"], blas["PyTorch"]):
         print("the two did not multiply with the same kernels: the ratios compare libraries", file=sys.stderr)
         sys.exit(1)
 
