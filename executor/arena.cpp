@@ -90,7 +90,8 @@ void Arena::acquire(BufferId buffer, std::int64_t instance) {
   const bool zoned = size_.observed && size_.contiguous;
   const Bytes place = block.used + (zoned ? static_cast<Bytes>(block.held.size()) * kZoneBytes : 0);
   memory = block.allocator ? block.allocator->allocate(description.bytes) : block.memory + place;
-  if (observing_) canary::plant(memory, description.bytes);
+  // What the engine alone holds stays untouched, so that it is no part of this process.
+  if (observing_ && !description.reserved) canary::plant(memory, description.bytes);
   if (zoned) canary::plant(memory + description.bytes, kZoneBytes);
   block.used += description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
@@ -106,6 +107,7 @@ void Arena::acquire(BufferId buffer, std::int64_t instance) {
 void Arena::count_written(Block& block, const Held& held) {
   if (held.number > block.high_water_number) return;
   const Buffer& description = program_.buffers[held.buffer];
+  if (description.reserved) return;
   const std::byte* memory = instances_[held.buffer][static_cast<std::size_t>(held.instance)];
   block.written_at_high_water[static_cast<std::size_t>(description.category)] +=
       canary::written(memory, description.bytes, std::max(size_.unit, program::bytes_of(description.type)));
@@ -155,6 +157,8 @@ Tensor Arena::tensor(BufferId buffer, std::int64_t instance) const {
   std::byte* memory = instances_[holder][static_cast<std::size_t>(instance)];
   if (memory == nullptr)
     throw DeviceError(fmt::format("{} is used, but it is not held", label(buffer, instance)));
+  if (program_.buffers[holder].reserved)
+    throw DeviceError(fmt::format("{} is used, but it is the engine's alone", label(buffer, instance)));
   return {memory + description.offset * program::bytes_of(description.type), description.type,
           description.elements};
 }

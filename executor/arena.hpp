@@ -34,7 +34,8 @@ using program::CategoryBytes;
 // is counted when it is released: so figures of memory are of what was used, not of what the table of buffers
 // says. Contents of memory that was just acquired mean nothing, observed or not. Between the instances of an
 // observed arena's block there are a few bytes that nobody may write: when an instance before them is released
-// or check_held() is called, a change of them is a DeviceError that names it.
+// or check_held() is called, a change of them is a DeviceError that names it. Buffers that the plan's engine
+// alone holds (Buffer::reserved) have a place that nothing touches: using one is a DeviceError.
 class Arena {
  public:
   Arena(Device& device, const program::StepProgram& program, ArenaSize size);

@@ -165,6 +165,32 @@ TEST_CASE("an arena that is observed counts what was written of what was held at
   }
 }
 
+TEST_CASE("what the engine alone holds has a place that nothing touches or uses") {
+  const std::unique_ptr<Device> device = make_cpu_device({});
+  program::StepProgram program;
+  program.buffers.resize(2);
+  program.buffers[0].name = "rest";
+  program.buffers[0].bytes = 64 * kMiB;
+  program.buffers[0].reserved = true;
+  program.buffers[1].name = "used";
+  program.buffers[1].elements = 1000;
+  program.buffers[1].bytes = 4096;
+  for (const bool contiguous : {true, false}) {
+    ArenaSize size{64 * kMiB + 4096, 0, contiguous};
+    size.observed = true;
+    Arena arena(*device, program, size);
+    const Bytes before = resident_bytes();
+    arena.acquire(0, 0);
+    arena.acquire(1, 0);
+    CHECK_THROWS_WITH_AS(arena.tensor(0, 0), "\"rest\" [0] is used, but it is the engine's alone",
+                         DeviceError);
+    CHECK(arena.tensor(1, 0).elements == 1000);
+    arena.end_observation();
+    CHECK(arena.written_at_high_water() == CategoryBytes{});
+    CHECK(resident_bytes() - before < 32 * kMiB);  // also where pages are huge
+  }
+}
+
 TEST_CASE("what is written past the end of a buffer is found and named") {
   Observed released;
   released.write(1, 0, 1025);
