@@ -117,7 +117,7 @@ TEST_CASE("options win over --set, and --set over the file") {
         "gpt2-medium");
 }
 
-TEST_CASE("a switch takes its value after '=' only") {
+TEST_CASE("a switch takes its value after '='") {
   const json plan = json::parse(
       run_command(with(kFits, "-o json --dropout --contiguous-memory=off")).out)["inputs"]["plan"];
   CHECK(plan["dropout"] == true);
@@ -189,6 +189,7 @@ TEST_CASE("words of the field that are not modelled: as an option, a key and --s
   CHECK(has(refused("fit gpt2 --hw v100-32gb --gradient-checkpointing").err, "this is --recompute full"));
 }
 
+// findings/executor.md, section 1.2, number 8.
 TEST_CASE("a switch takes on or off behind a blank, and no other word") {
   const std::string rest = " gpt2 --hw dgx-a100 --zero 2 -o json";
   const auto plan = [](const std::string& line) {

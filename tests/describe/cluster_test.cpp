@@ -138,7 +138,7 @@ TEST_CASE("a device alone has as many as asked for") {
   CHECK_SAYS(refusal("v100-32gb", 4, 3), "--gpus: found 3");
 }
 
-// NVLink does not reach beyond a node: 1,024 H100 are 128 nodes of eight.
+// findings/user.md, W3. NVLink does not reach beyond a node: 1,024 H100 are 128 nodes of eight.
 TEST_CASE("a device alone is put into its usual nodes, or into small ones without a network") {
   const Cluster large = resolve_cluster("h100", kUnset, 1024);
   CHECK(large.nodes == 128);
@@ -174,6 +174,7 @@ TEST_CASE("the usual node of a device is a node of it") {
   CHECK(with_node >= 7);
 }
 
+// findings/user.md, W1: 23 of the 24 had none, and unknown counted as enough.
 TEST_CASE("every shipped node has its host memory, from a source") {
   int nodes = 0;
   for (const HardwareName& preset : preset_hardware_names()) {

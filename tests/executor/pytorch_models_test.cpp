@@ -149,7 +149,7 @@ TEST_CASE("pytorch: the same over data-parallel and tensor-parallel ranks") {
   }
 }
 
-// Each of these was ignored once, and a model without it gave the same losses.
+// findings/executor.md, section 1.2, number 5. Each of these was ignored once, and a model without it gave the same losses.
 TEST_CASE("pytorch: no model gives the loss of the model without what it says") {
   for (const PytorchReference& reference : references()) {
     CAPTURE(reference.model.name);

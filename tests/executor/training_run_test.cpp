@@ -179,6 +179,7 @@ TEST_CASE("an error of a run says the step and the instruction") {
                        "rank 0: step 2, scale_update in step: no more", DeviceError);
 }
 
+// findings/executor.md, section 1.2, number 2: 12,000 steps grew a run by 35 MB, and it was a no.
 TEST_CASE("calls of collectives that a rank has noted are folded into sums, so that a long run keeps few") {
   const describe::Model model = test::tiny_gpt();
   describe::Plan plan = test::fp32_plan();

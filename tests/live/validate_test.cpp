@@ -41,6 +41,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+// findings/executor.md, section 1.2, number 5: each of these was left out, or run as another model.
 // Windows, capped scores, ALiBi, a narrow table with projections, norms over heads: each is run as it is
 // predicted, by both kernels.
 TEST_CASE("models of every computation agree with their prediction") {
@@ -94,6 +95,36 @@ TEST_CASE("every kind of plan agrees with its prediction") {
     CHECK(record["measured"]["steps"].size() == 4);
     CHECK(record["measured"]["step_seconds"] > 0);
     CHECK(record["environment"]["logical_cpus"] == std::thread::hardware_concurrency());
+  }
+}
+
+// findings/executor.md, section 1.2, number 1: the communicator demanded one type, and an engine that is only
+// arithmetic failed in its first step.
+// accelerate's FULL_SHARD with mixed precision: partitions are fp32, and what is gathered is 16 bits.
+TEST_CASE("N19: a file of full sharding with mixed precision runs, and moves what was predicted") {
+  const std::string model = "layers=2,hidden=64,heads=4,vocab=128 --seq 16 --steps 1 ";
+  const std::string file = "-f '" ZEROPLAN_TEST_DATA "/reports/N19_full_shard.yaml' ";
+  for (const char* more : {"", "--dtype fp16 ", "--gpus 4 --tp 2 "}) {
+    CAPTURE(more);
+    const CommandResult result = run_shell(kProgram + model + file + more + "-o json");
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code == 0);
+    const json record = json::parse(result.out);
+    CHECK(record["inputs"]["plan"]["zero_stage"] == 3);
+    bool gathered = false;
+    for (const json& row : record["comparison"]) {
+      if (!row["key"].get<std::string>().starts_with("moved.data_parallel.all_gather")) continue;
+      gathered = true;
+      CHECK(row["predicted"] > 0);
+      CHECK(row["measured"] == row["predicted"]);
+    }
+    CHECK(gathered);
+  }
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    const CommandResult estimator = run_shell(fmt::format(
+        "{}{}--gpus 2 --engine deepspeed-estimator --zero {} --dtype bf16", kProgram, model, stage));
+    CHECK(estimator.exit_code == 3);
+    CHECK(contains(estimator.out, "not run: "));
   }
 }
 
@@ -163,6 +194,19 @@ TEST_CASE("what cannot run is refused with the reason, and running out of memory
   }
 }
 
+// findings/executor.md, section 1.2, number 7: this ended in std::bad_alloc, called a defect of zeroplan.
+TEST_CASE("more ranks than there can be threads are refused in words") {
+  const CommandResult most = run_shell(kProgram + kModel + "--dtype fp32 --gpus 1025");
+  CHECK(most.exit_code == 3);
+  CHECK(contains(most.out, "1025 ranks as threads of one process; the most is 1024"));
+  // The limit stands for a machine without the memory for so many stacks.
+  const CommandResult fewer =
+      run_shell("ulimit -v 3000000; " + kProgram + kModel + "--dtype fp32 --gpus 1024 --steps 1");
+  CHECK(fewer.exit_code == 3);
+  CHECK(contains(fewer.out, "1024 ranks as threads of one process: "));
+  CHECK(!contains(fewer.out + fewer.err, "defect"));
+}
+
 TEST_CASE("a record says when the environment forces lesser kernels, and whether ranks are pinned") {
   const CommandResult result =
       run_shell("OPENBLAS_CORETYPE=Nehalem " + kProgram + kModel + "--dtype fp32 --pin off -o json");
@@ -199,7 +243,9 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a run that diverges is a no with the reason; one of many steps and its profile are not") {
+// findings/executor.md, section 1.2, number 4; number 2, of runs that are long, is held by
+// tests/executor/training_run_test.cpp: calls that a rank has noted are folded.
+TEST_CASE("a run that diverges is a no with the reason") {
   const CommandResult diverged =
       run_shell(kProgram + kModel + "--dtype fp32 --gpus 2 --zero 2 --rate 1000 --steps 8");
   CHECK(diverged.exit_code == 1);
@@ -255,6 +301,7 @@ TEST_CASE("ranks started as processes with torchrun's variables give one answer"
   CHECK(contains(wrong.err, "--gpus: the plan has 3 ranks"));
 }
 
+// findings/executor.md, section 1.2, number 3.
 TEST_CASE("a data file of any size leaves the verdict as it is, and what is no file is refused at once") {
   const TemporaryFolder folder;
   const std::string small = folder.file("small");

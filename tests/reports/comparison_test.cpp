@@ -176,7 +176,8 @@ TEST_CASE("speed is that of the median measured step") {
   CHECK(speed.tokens_per_second == 2 * 3 * 32 / 2.0);
   CHECK(speed.model_tflops == doctest::Approx(prediction.work.model / 2 / 1e12));
 
-  // What the hardware did is what was counted, and not what was predicted.
+  // findings/executor.md, section 1.2, number 9: what the hardware did is what was counted, and not what was
+  // predicted.
   program::Measurement less = as_predicted(prediction, 2);
   for (RankMeasurement& rank : less.of_rank) rank.product_flops = 3e12;
   CHECK(reports::measured_speed(prediction, less).hardware_tflops == doctest::Approx(1.5));
