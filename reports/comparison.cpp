@@ -159,7 +159,7 @@ class Rows {
     if (drawn.vocabulary < 2 || measurement_.steps.empty()) return;
     const double expected = std::log(static_cast<double>(drawn.vocabulary));
     const double spread = 0.02 * 0.02 / 2 * static_cast<double>(drawn.hidden);
-    comparison_.figures.push_back({"training.first_loss", "first loss, of drawn weights", Kind::real, expected,
+    comparison_.figures.push_back({"training.first_loss", "first loss", Kind::real, expected,
                                    measurement_.steps[0].loss, kFirstLossTolerance * expected,
                                    kFirstLossTolerance * expected + spread});
   }

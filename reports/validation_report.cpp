@@ -46,7 +46,10 @@ std::string unit_of(Kind kind) {
 std::string tolerance_text(const ComparedFigure& figure) {
   const auto text = [&](double value) { return cell_text(cell_of(figure.kind, value)); };
   if (figure.tolerance_below == figure.tolerance_above) return text(figure.tolerance_above);
-  const auto side = [&](double value) { return value == 0 ? std::string("0") : text(value); };
+  const auto side = [&](double value) {
+    if (value == 0) return std::string("0");
+    return figure.kind == Kind::real ? fmt::format("{:.2g}", value) : text(value);
+  };
   return fmt::format("-{} +{}", side(figure.tolerance_below), side(figure.tolerance_above));
 }
 

@@ -48,6 +48,7 @@ program::Measurement as_predicted(const predict::Prediction& prediction, std::in
     program::StepMeasurement step;
     step.warm_up = seconds == 9;
     step.seconds = seconds;
+    step.loss = step.gradient_norm = 4.6;
     measurement.steps.push_back(step);
   }
   return measurement;
@@ -247,6 +248,26 @@ TEST_CASE("steps that were taken again on one rank have their tolerance, and non
   CHECK_FALSE(ok(5, std::nan(""), 1e-1));
 }
 
+TEST_CASE("weights that were drawn begin at a loss of about ln(vocabulary)") {
+  const predict::Prediction prediction =
+      test::predicted("layers=4,hidden=64,heads=4,vocab=100", "gpus=2 zero=1 seq=32", "cpu");
+  const auto is_ok = [&](double loss, program::DrawnWeights drawn) {
+    program::Measurement measurement = as_predicted(prediction, 2);
+    measurement.drawn = drawn;
+    measurement.steps = {};
+    program::StepMeasurement step;
+    step.loss = loss;
+    step.gradient_norm = 1;
+    measurement.steps.push_back(step);
+    return reports::compare(prediction, measurement).ok();
+  };
+  // A published reproduction of GPT-2 124M begins at 10.951 (debtirthasaha.github.io/blog/2026/gpt2-124m).
+  CHECK(is_ok(10.951, {50257, 768}));
+  CHECK_FALSE(is_ok(10.951 / 2, {50257, 768}));  // as if there were twice the tokens
+  CHECK_FALSE(is_ok(10.951 * 2, {50257, 768}));
+  CHECK(is_ok(3, {}));  // weights of a file
+}
+
 TEST_CASE("a run that diverged is a no, with the reason") {
   const predict::Prediction prediction =
       test::predicted("layers=4,hidden=64,heads=4,vocab=100", "gpus=2 zero=1 seq=32", "cpu");
@@ -264,6 +285,9 @@ TEST_CASE("a run that diverged is a no, with the reason") {
     return all;
   };
   using Steps = std::vector<program::StepMeasurement>;
+  CHECK(reasons([](Steps& steps) { steps[2].loss = 0; }).find("losses: 0 in step") == 0);
+  CHECK(reasons([](Steps& steps) { steps[2].gradient_norm = 0; }) ==
+        "updates: the gradient's norm is 0 in step 0\n");
   CHECK(reasons([](Steps&) {}).empty());
   CHECK(reasons([](Steps& steps) { steps[2].loss = std::nan(""); }).find("losses: nan in step") == 0);
   CHECK(reasons([](Steps& steps) { steps[1].loss = INFINITY; }).find("losses: inf in step") == 0);
