@@ -25,7 +25,7 @@ using Kind = ComparedFigure::Kind;
 
 constexpr double kTera = 1e12;
 constexpr double kProcessTolerance = 0.02;
-constexpr double kFirstLossTolerance = 0.25;  // of itself
+constexpr double kFirstLossTolerance = 0.25;                              // of itself
 constexpr double kProcessToleranceBytes = 8 * static_cast<double>(kMiB);  // a rank
 
 Bytes sum(const program::CategoryBytes& bytes) {
