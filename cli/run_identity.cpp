@@ -22,7 +22,6 @@ namespace zeroplan::cli {
 
 namespace {
 
-using executor::IdentityField;
 using executor::RunIdentity;
 
 // A rank may have its own.
@@ -41,6 +40,7 @@ std::string build_number() {
     for (int i = 0; i < object->dlpi_phnum; ++i) {
       const ElfW(Phdr)& segment = object->dlpi_phdr[i];
       if (segment.p_type != PT_NOTE) continue;
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives the address as a number
       const auto* note = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
       const char* end = note + segment.p_memsz;
       while (note + sizeof(ElfW(Nhdr)) <= end) {

@@ -2,20 +2,17 @@
 
 #include <unistd.h>
 
-#include <array>
-#include <csignal>
 #include <cstddef>
 
 namespace zeroplan::cli {
 
 namespace {
 
-constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGUSR1};
-
-// A handler gets nothing but the number: what it says has to be where it finds it.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a handler gets nothing but the number, and what it
+// says has to be where it finds it
 volatile std::sig_atomic_t came = 0;
 volatile std::sig_atomic_t says_so = 0;
-std::array<struct sigaction, kSignals.size()> before;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 void default_handling(int signal) {
   struct sigaction action {};
@@ -40,11 +37,11 @@ EndAfterStep::EndAfterStep(bool speaks) {
   struct sigaction action {};
   action.sa_handler = ask_for_end;
   action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &before[i]);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &before_[i]);
 }
 
 EndAfterStep::~EndAfterStep() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
 }
 
 int EndAfterStep::signal() { return came; }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <csignal>
 #include <string_view>
 
 namespace zeroplan::cli {
@@ -16,6 +18,10 @@ class EndAfterStep {
 
   // The signal that came, or 0.
   static int signal();
+
+ private:
+  static constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGUSR1};
+  std::array<struct sigaction, kSignals.size()> before_{};  // what handled them before
 };
 
 // "SIGTERM"

@@ -12,9 +12,9 @@ double AttentionWindow::visible_share(std::int64_t sequence) const {
   const auto w = static_cast<double>(size);
   const double causal = s * (s + 1) / 2;
   if (kind == Kind::sliding) return (w * (w + 1) / 2 + (s - w) * w) / causal;
-  const auto whole = static_cast<double>(sequence / size);
+  const std::int64_t chunks = sequence / size;
   const auto rest = static_cast<double>(sequence % size);
-  return (whole * w * (w + 1) / 2 + rest * (rest + 1) / 2) / causal;
+  return (static_cast<double>(chunks) * w * (w + 1) / 2 + rest * (rest + 1) / 2) / causal;
 }
 
 double AttentionWindow::windowed_share(std::int64_t layers) const {
