@@ -85,9 +85,7 @@ TokenFile::TokenFile(const std::string& path, TokenType type) : path_(path) {
 }
 
 TokenFile::~TokenFile() {
-  if (data_ != nullptr) {
-    ::munmap(const_cast<std::byte*>(data_), static_cast<std::size_t>(file_bytes_));
-  }
+  if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(file_bytes_));
   ::close(descriptor_);
 }
 
@@ -138,7 +136,7 @@ void TokenFile::map() {
   const auto bytes = static_cast<std::size_t>(file_bytes_);
   void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor_, 0);
   if (mapped == MAP_FAILED) refuse(fmt::format("cannot be mapped: {}", std::strerror(errno)));
-  data_ = static_cast<const std::byte*>(mapped);
+  data_ = static_cast<std::byte*>(mapped);
 }
 
 void TokenFile::read(Elements first, std::span<std::int32_t> out) const {
@@ -162,8 +160,7 @@ void TokenFile::read(Elements first, std::span<std::int32_t> out) const {
   }
   const Bytes let_go_from = std::max<Bytes>(0, begin - begin % kNeighbourhood - kNeighbourhood);
   const Bytes let_go_to = std::min(file_bytes_, round_up(end, kNeighbourhood) + kNeighbourhood);
-  ::madvise(const_cast<std::byte*>(data_) + let_go_from, static_cast<std::size_t>(let_go_to - let_go_from),
-            MADV_DONTNEED);
+  ::madvise(data_ + let_go_from, static_cast<std::size_t>(let_go_to - let_go_from), MADV_DONTNEED);
 }
 
 }  // namespace zeroplan::executor

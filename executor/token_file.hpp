@@ -51,7 +51,7 @@ class TokenFile {
   Bytes header_bytes_ = 0, token_bytes_ = 1, file_bytes_ = 0;
   Elements tokens_ = 0;
   int descriptor_ = -1;
-  const std::byte* data_ = nullptr;  // of the whole file
+  std::byte* data_ = nullptr;  // of the whole file, for reading only
 };
 
 }  // namespace zeroplan::executor

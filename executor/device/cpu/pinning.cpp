@@ -52,11 +52,7 @@ std::string pin_to_share(const HostShare& share) {
                     hwloc_get_type_depth(topology.get(), HWLOC_OBJ_CORE), 0) != 0) {
     return {};
   }
-  const std::vector<Set> owned = [&] {
-    std::vector<Set> sets;
-    for (hwloc_cpuset_t set : shares) sets.emplace_back(set);
-    return sets;
-  }();
+  const std::vector<Set> owned(shares.begin(), shares.end());
   const Set& own = owned[static_cast<std::size_t>(share.index)];
   // Where ranks do not divide the cores, a share may be too small for its threads.
   if (hwloc_bitmap_weight(own.get()) < share.threads) return {};
