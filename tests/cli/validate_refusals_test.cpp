@@ -26,7 +26,7 @@ std::string refusal(const std::string& line) {
 }
 
 std::string model_file(const TemporaryFolder& folder, const std::string& keys) {
-  const std::string path = folder.file("model.yaml");
+  std::string path = folder.file("model.yaml");
   std::ofstream(path) << "schema: zeroplan.model/1\nname: mine\nhidden: 48\nlayers: 2\nheads: 4\nffn: 96\n"
                          "gated_ffn: true\nactivation: silu\nvocabulary: 64\ntied_embeddings: true\n"
                          "norm: rms_norm\nbiases: none\n"

@@ -45,7 +45,7 @@ TEST_CASE("tables and help have at most 100 columns") {
         "fit llama2-70b --hw rtx-4090",
         "fit gpt2-xl --hw dgx2 --zero 2 --tokens 300B --price 2",
         "fit params=7.5B --hw v100-32gb --gpus 64",
-        "accuracy " ZEROPLAN_SOURCE "/tests/reference/runs/measured_runs.csv",
+        ("accuracy " ZEROPLAN_SOURCE "/tests/reference/runs/measured_runs.csv"),
         "--help",
         "help fit",
         "help compare",

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 
+#include <cinttypes>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -45,8 +46,8 @@ Bytes huge_bytes(const std::byte* address) {
   for (std::string line; std::getline(maps, line);) {
     std::uintptr_t begin = 0, end = 0;
     if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) inside = begin <= wanted && wanted < end;
-    long kibibytes = 0;
-    if (inside && std::sscanf(line.c_str(), "AnonHugePages: %ld kB", &kibibytes) == 1)
+    std::int64_t kibibytes = 0;
+    if (inside && std::sscanf(line.c_str(), "AnonHugePages: %" SCNd64 " kB", &kibibytes) == 1)
       return kibibytes * kKiB;
   }
   return 0;

@@ -51,13 +51,14 @@ void check_state(const std::string& state, const std::string& record, const std:
 }  // namespace
 
 TEST_CASE("SIGINT and SIGTERM end a run after its step, with state and record saved") {
+  // A shell starts what is behind "&" with SIGINT ignored; env takes that back.
+  const std::string run = "env --default-signal=INT " + kLong;
   for (const auto& [signal, code] : {std::pair{"INT", 130}, {"TERM", 143}}) {
     const TemporaryFolder folder;
     const std::string files =
         "--save '" + folder.file("state") + "' --out '" + folder.file("record") + "' --gpus 2 --zero 2 ";
-    // A shell starts what is behind "&" with SIGINT ignored; env takes that back.
-    const CommandResult result = interrupted("env --default-signal=INT " + kLong + files, folder.file("log"),
-                                             "kill -" + std::string(signal) + " $pid");
+    const CommandResult result =
+        interrupted(run + files, folder.file("log"), "kill -" + std::string(signal) + " $pid");
     CHECK(result.exit_code == code);
     check_record(folder.file("record"), std::string("SIG") + signal, 2);
     check_state(folder.file("state"), folder.file("record"), "--gpus 2 --zero 2 ");

@@ -4,7 +4,6 @@
 
 using zeroplan::test::CommandResult;
 using zeroplan::test::run_shell;
-using zeroplan::test::TemporaryFolder;
 
 // GPT-2, Llama, Mistral and Qwen2 shapes; one file and several; F32, F16 and BF16; one rank and four.
 TEST_CASE("weights that PyTorch made train as in PyTorch, and PyTorch reads what comes out") {

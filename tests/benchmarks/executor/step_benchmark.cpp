@@ -1,7 +1,7 @@
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <algorithm>
+#include <ctime>
 #include <string>
 #include <vector>
 
