@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "executor/error.hpp"
+#include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor {
 
 using program::BufferId;
+using program::Class;
 using program::Instruction;
 using program::Op;
 using program::Phase;
@@ -107,24 +109,22 @@ void Interpreter::add_time(std::size_t index, double seconds) {
 
 void Interpreter::one(const Instruction& instruction, Registers registers, const StepSettings& settings,
                       BatchSource* batches) {
-  switch (instruction.op) {
-    case Op::acquire:
-    case Op::release:
-    case Op::acquire_all:
-    case Op::release_all:
+  switch (program::class_of(instruction.op)) {
+    case Class::memory:
       memory(instruction, registers.layer);
       break;
-    case Op::load_batch:
+    case Class::input:
       batches->next(operand(instruction, 0, registers.layer).as<std::int32_t>(),
                     operand(instruction, 1, registers.layer).as<std::int32_t>());
       break;
-    case Op::all_reduce:
-    case Op::reduce_scatter:
-    case Op::all_gather:
-    case Op::broadcast:
+    case Class::collective:
       collective(instruction, registers.layer);
       break;
-    default:
+    case Class::structure:
+      break;  // step() reads it
+    case Class::kernel:
+    case Class::to_host:
+    case Class::to_device:
       kernel(instruction, registers, settings);
   }
 }
@@ -179,7 +179,7 @@ void Interpreter::collective(const Instruction& instruction, std::int64_t layer)
   }
   device_.synchronize();
   group->set_activity(position_text());
-  Tensor whole = operand(instruction, instruction.op == Op::all_gather ? 1 : 0, layer);
+  Tensor whole = operand(instruction, program::whole_operand(instruction.op), layer);
   whole.elements = instruction.dims[0];
   switch (instruction.op) {
     case Op::all_reduce:
@@ -215,10 +215,9 @@ void Interpreter::kernel(const Instruction& instruction, Registers registers, co
   if (instruction.op == Op::optimizer_update && settings.decayed == Decayed::matrices) {
     kernel.undecayed = decay_mask_.undecayed(instruction.extra);
   }
-  if (instruction.op == Op::copy_to_device) profile_.to_device_bytes += moved_bytes(kernel);
-  if (instruction.op == Op::copy_to_host || instruction.op == Op::accumulate_host) {
-    profile_.to_host_bytes += moved_bytes(kernel);
-  }
+  const Class kind = program::class_of(instruction.op);
+  if (kind == Class::to_device) profile_.to_device_bytes += moved_bytes(kernel);
+  if (kind == Class::to_host) profile_.to_host_bytes += moved_bytes(kernel);
   // A kernel that does not end cannot be asked where it is.
   Communicator* group = data_parallel_ != nullptr ? data_parallel_ : tensor_parallel_;
   if (group != nullptr) group->set_activity(position_text());

@@ -99,8 +99,7 @@ void add_moved(RankMeasurement& measurement, Group group, const Communicator* co
                std::int64_t sign) {
   if (communicator == nullptr) return;
   std::array<Bytes, program::kCollectives>& moved = measurement.moved[static_cast<std::size_t>(group)];
-  for (const program::Op op : {program::Op::all_reduce, program::Op::reduce_scatter, program::Op::all_gather,
-                               program::Op::broadcast}) {
+  for (const program::Op op : program::kCollectiveOps) {
     moved[program::collective_index(op)] += sign * communicator->moved().of(op);
   }
 }

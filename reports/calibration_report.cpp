@@ -77,7 +77,7 @@ Data operands_data(describe::OperandTypes types) {
 Data kernel_data(const MeasuredKernel& kernel) {
   const KernelSizes sizes = describe::sizes_of(kernel.kind.op);
   Data data = Data::map().set("op", program::name_of(kernel.kind.op));
-  if (describe::is_activation(kernel.kind.op)) {
+  if (program::has_activation_kind(kernel.kind.op)) {
     data.set("activation", describe::activation_names()[kernel.kind.variant]);
   }
   data.set("operands", operands_data(kernel.kind.types));

@@ -88,7 +88,7 @@ class Rows {
 
   void traffic() {
     for (const Group group : {Group::data_parallel, Group::tensor_parallel}) {
-      for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather, Op::broadcast}) {
+      for (const Op op : program::kCollectiveOps) {
         double calls = 0;
         double bytes = 0;
         for (const predict::TrafficEntry& entry : prediction_.traffic.entries) {
@@ -197,7 +197,7 @@ class Rows {
     for (const RankMeasurement& rank : measurement_.of_rank) {
       carried += rank.moved[static_cast<std::size_t>(group)][program::collective_index(op)];
     }
-    const double predicted = bytes * predict::passes(op) * (n - 1) / n;
+    const double predicted = program::sent_over_ring(op, bytes, n);
     const double measured = static_cast<double>(carried) / static_cast<double>(measurement_.of_rank.size());
     if (predicted == 0 && measured == 0) return;
     comparison_.figures.push_back({fmt::format("moved.{}.{}", program::name_of(group), program::name_of(op)),
@@ -283,7 +283,7 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
   std::array<double, program::kGroups> collectives{};
   for (const program::InstructionTime& one : measurement.times) {
     double& sum = one.group != Group::none        ? collectives[static_cast<std::size_t>(one.group)]
-                  : predict::is_host_copy(one.op) ? copies
+                  : program::is_host_copy(one.op) ? copies
                                                   : kernels;
     sum += (one.seconds - one.waiting_seconds) / steps;
     waiting += one.waiting_seconds / steps;

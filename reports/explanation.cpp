@@ -106,7 +106,7 @@ Explanation explain_traffic(std::string_view name, const ExplainInput& input) {
             "Megatron-LM, arXiv 1909.08053, Section 3; ZeRO, Section 8"};
   }
   return {"the sum over copies of times x elements x bytes per element",
-          copy_terms(step, name == "device_to_host" ? Op::copy_to_host : Op::copy_to_device),
+          copy_terms(step, name == "device_to_host" ? program::Class::to_host : program::Class::to_device),
           "ZeRO-Offload, arXiv 2101.06840, Section 3"};
 }
 

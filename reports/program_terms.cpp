@@ -72,11 +72,10 @@ struct Share {
 
 // How much of the vector one rank of n sends: a ring (docs/equations.md, "Collectives").
 Share ring_share(Op op, std::int64_t n) {
-  const auto size = static_cast<double>(n);
-  if (op == Op::broadcast) return {"1", 1};
-  const double parts = (size - 1) / size;
-  if (op == Op::all_reduce) return {fmt::format("2 x {}/{}", n - 1, n), 2 * parts};
-  return {fmt::format("{}/{}", n - 1, n), parts};
+  const program::Ring ring = program::row_of(op).ring;
+  const std::string passes = ring.passes == 1 ? "" : fmt::format("{} x ", ring.passes);
+  return {passes + (ring.divides ? fmt::format("{}/{}", n - 1, n) : "1"),
+          program::sent_over_ring(op, 1, static_cast<double>(n))};
 }
 
 }  // namespace
@@ -98,7 +97,7 @@ std::vector<Term> model_state_terms(const StepProgram& program) {
   for (const Instruction& instruction : program.code) {
     // What is acquired in the setup is held to the end.
     if (instruction.op == Op::phase && instruction.dims[0] != static_cast<std::int64_t>(Phase::setup)) break;
-    if (instruction.op != Op::acquire_all && instruction.op != Op::acquire) continue;
+    if (!program::is_acquire(instruction.op)) continue;
     const Buffer& buffer = program.buffers[instruction.operands[0].buffer];
     const bool is_state = buffer.category == program::Category::parameter ||
                           buffer.category == program::Category::gradient ||
@@ -139,7 +138,7 @@ std::vector<Term> traffic_terms(const StepProgram& program, program::Group group
   const std::int64_t size = group_size(program, group);
   std::vector<Repeated> list;
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase phase, double times) {
-    if (!predict::is_collective(instruction.op) || instruction.group != group || size < 2) return;
+    if (!program::is_collective(instruction.op) || instruction.group != group || size < 2) return;
     const Buffer& buffer = predict::whole_buffer(program, instruction);
     const Share share = ring_share(instruction.op, size);
     const Bytes type = program::bytes_of(buffer.type);
@@ -158,8 +157,8 @@ std::vector<Term> psi_terms(const predict::Prediction& prediction) {
   std::vector<Repeated> list;
   if (program.data_parallel.size < 2 || psi == 0) return {};
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase phase, double times) {
-    if (!predict::is_collective(instruction.op) || instruction.group != program::Group::data_parallel) return;
-    const int weight = instruction.op == Op::all_reduce ? 2 : 1;
+    if (!program::is_collective(instruction.op) || instruction.group != program::Group::data_parallel) return;
+    const int weight = program::row_of(instruction.op).ring.passes;
     add_repeated(
         list,
         {fmt::format("{} of {}, {}", program::name_of(instruction.op),
@@ -170,11 +169,10 @@ std::vector<Term> psi_terms(const predict::Prediction& prediction) {
   return to_terms(list);
 }
 
-std::vector<Term> copy_terms(const StepProgram& program, Op op) {
+std::vector<Term> copy_terms(const StepProgram& program, program::Class direction) {
   std::vector<Repeated> list;
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase phase, double times) {
-    const bool to_host = instruction.op == Op::copy_to_host || instruction.op == Op::accumulate_host;
-    if (op == Op::copy_to_host ? !to_host : instruction.op != op) return;
+    if (program::class_of(instruction.op) != direction) return;
     const Buffer& buffer = program.buffers[instruction.operands[0].buffer];
     const Bytes type = program::bytes_of(buffer.type);
     add_repeated(list, {fmt::format("{} of {}, {}", program::name_of(instruction.op), buffer.name,
@@ -187,12 +185,12 @@ std::vector<Term> copy_terms(const StepProgram& program, Op op) {
 
 std::string instruction_name(const StepProgram& program, const Instruction& instruction, Phase phase) {
   std::string op(program::name_of(instruction.op));
-  if (predict::is_linear_product(instruction.op)) {
+  if (program::is_linear_product(instruction.op)) {
     const auto [m, n, k, unused] = instruction.dims;
     return fmt::format("{} {} x {} x {}", op, m, n, k);
   }
-  if (!predict::is_collective(instruction.op) && !predict::is_host_copy(instruction.op)) return op;
-  const Buffer& buffer = predict::is_collective(instruction.op)
+  if (!program::is_collective(instruction.op) && !program::is_host_copy(instruction.op)) return op;
+  const Buffer& buffer = program::is_collective(instruction.op)
                              ? predict::whole_buffer(program, instruction)
                              : program.buffers[instruction.operands[0].buffer];
   return fmt::format("{} of {}, {}", op, buffer.name, program::name_of(phase));
@@ -207,7 +205,7 @@ std::vector<Term> flops_terms(const StepProgram& program, bool with_recomputed) 
     if (flops == 0 || (recomputed && !with_recomputed)) return;
     const std::string name =
         std::string(program::name_of(instruction.op)) + (recomputed ? ", recomputed" : "");
-    if (predict::is_linear_product(instruction.op)) {
+    if (program::is_linear_product(instruction.op)) {
       const auto [m, n, k, unused] = instruction.dims;
       add_repeated(list, {name, fmt::format("2 x {} x {} x {}", m, n, k), flops, times});
       return;

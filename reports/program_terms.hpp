@@ -29,7 +29,7 @@ std::vector<Term> traffic_terms(const program::StepProgram& program, program::Gr
 std::vector<Term> psi_terms(const predict::Prediction& prediction);
 
 // Bytes copied between device and host.
-std::vector<Term> copy_terms(const program::StepProgram& program, program::Op op);
+std::vector<Term> copy_terms(const program::StepProgram& program, program::Class direction);
 
 // An instruction in a line: what it computes by its size, what it moves by its buffer and phase.
 std::string instruction_name(const program::StepProgram& program, const program::Instruction& instruction,

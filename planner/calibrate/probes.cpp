@@ -1,3 +1,4 @@
+#include "planner/instructions/table.hpp"
 #include "planner/calibrate/probes.hpp"
 
 #include <fmt/format.h>
@@ -106,44 +107,13 @@ std::vector<Sizes> attention_sizes(Extent extent) {
   return sizes;
 }
 
-// Elements of an operand (step_program.hpp says what each is).
-Elements operand_elements(Op op, std::size_t operand, const Sizes& sizes) {
-  const auto [a, b, c, d] = sizes;
-  const auto pick = [operand](std::initializer_list<Elements> elements) {
-    return operand < elements.size() ? elements.begin()[operand] : 0;
-  };
-  const Elements mn = a * b, mk = a * c, nk = b * c;
-  const Elements context = a * b * c * d, packed = 3 * context, square = a * c * b * b, rows = a * b * c;
-  switch (op) {
-    case Op::matmul:
-      return pick({mk, nk, b, mn});
-    case Op::matmul_input_gradient:
-      return pick({mn, nk, mk});
-    case Op::matmul_weight_gradient:
-      return pick({mn, mk, nk, b});
-    case Op::attention_forward:
-      return pick({packed, packed, context, rows});
-    case Op::attention_backward:
-      return pick({context, packed, packed, rows, rows, packed});
-    case Op::attention_scores:
-      return pick({packed, packed, square});
-    case Op::attention_values:
-      return pick({square, packed, context});
-    case Op::attention_values_backward:
-      return pick({context, square, packed, square, packed});
-    case Op::attention_scores_backward:
-      return pick({square, packed, packed, packed});
-    default:
-      return 0;
-  }
-}
-
 // A bias is a small part of a product: what was measured with one stands for both.
 KernelKind without_bias(KernelKind kind) {
-  constexpr std::size_t kBiasOfMatmul = 2, kBiasOfGradient = 3;
-  if (kind.op != Op::matmul && kind.op != Op::matmul_weight_gradient) return kind;
-  const std::size_t bias = kind.op == Op::matmul ? kBiasOfMatmul : kBiasOfGradient;
-  kind.types |= describe::kAbsentType << (describe::kBitsPerType * bias);
+  if (!program::is_linear_product(kind.op)) return kind;
+  const auto& operands = program::row_of(kind.op).operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].is_optional) kind.types |= describe::kAbsentType << (describe::kBitsPerType * i);
+  }
   return kind;
 }
 
@@ -253,7 +223,8 @@ Probe grid_probe(const Instruction& like, OperandTypes types, const std::vector<
       instruction.operands[i] = {};
       if (type == describe::kAbsentType) continue;
       instruction.operands[i] =
-          blocks.piece(static_cast<DataType>(type), operand_elements(like.op, i, sizes));
+          blocks.piece(static_cast<DataType>(type),
+                       program::row_of(like.op).operands[i].extent(program::shape_of(instruction)));
     }
     probe.program.code.push_back(instruction);
   }

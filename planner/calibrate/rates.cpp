@@ -23,8 +23,6 @@ using program::Op;
 constexpr double kSameSize = 1.3;
 constexpr double kGiga = 1e9;
 
-bool is_kernel(Op op) { return op > Op::load_batch && op < Op::all_reduce; }
-
 Typical typical_of_instruction(const Repeats& repeats, std::size_t index) {
   std::vector<double> seconds;
   seconds.reserve(repeats.size());
@@ -54,7 +52,7 @@ void KernelTables::add(const Probe& probe, const Repeats& repeats) {
   for (std::size_t i = 0; i < probe.program.code.size(); ++i) {
     const Instruction& instruction = probe.program.code[i];
     const bool streams = describe::sizes_of(instruction.op) == KernelSizes::streaming;
-    if (!is_kernel(instruction.op) || streams == probe.is_grid) continue;
+    if (!program::is_executed_by_device(instruction.op) || streams == probe.is_grid) continue;
     const Typical seconds = typical_of_instruction(repeats, i);
     if (seconds.value <= 0) continue;
     const double work = predict::kernel_work(probe.program, instruction);

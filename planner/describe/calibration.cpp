@@ -5,10 +5,12 @@
 #include <limits>
 #include <utility>
 
+#include "planner/instructions/table.hpp"
+
 namespace zeroplan::describe {
 namespace {
 
-using program::Op;
+using program::Cost;
 
 std::vector<double> logarithms(const std::vector<double>& values) {
   std::vector<double> result(values.size());
@@ -31,18 +33,12 @@ int difference(const KernelKind& a, const KernelKind& b) {
 
 }  // namespace
 
-KernelSizes sizes_of(Op op) {
-  switch (op) {
-    case Op::matmul:
-    case Op::matmul_input_gradient:
-    case Op::matmul_weight_gradient:
+KernelSizes sizes_of(program::Op op) {
+  switch (program::row_of(op).cost) {
+    case Cost::linear_product:
       return KernelSizes::product;
-    case Op::attention_forward:
-    case Op::attention_backward:
-    case Op::attention_scores:
-    case Op::attention_values:
-    case Op::attention_values_backward:
-    case Op::attention_scores_backward:
+    case Cost::attention_product:
+    case Cost::fused_attention:
       return KernelSizes::attention;
     default:
       return KernelSizes::streaming;
@@ -61,7 +57,7 @@ OperandTypes operand_types(const program::StepProgram& program, const program::I
 }
 
 std::uint32_t variant_of(const program::Instruction& instruction) {
-  return is_activation(instruction.op) ? instruction.extra : 0;
+  return program::has_activation_kind(instruction.op) ? instruction.extra : 0;
 }
 
 KernelKind kind_of(const program::StepProgram& program, const program::Instruction& instruction) {
@@ -78,7 +74,7 @@ CalibratedRates::CalibratedRates(std::int64_t devices, std::vector<MeasuredKerne
     kernel.log_rates = logarithms(kernel.rates);
     ++first_of_op_[static_cast<std::size_t>(kernel.kind.op) + 1];
   }
-  for (std::size_t op = 0; op < kOps; ++op) {
+  for (std::size_t op = 0; op < program::kOps; ++op) {
     first_of_op_[op + 1] = static_cast<std::uint16_t>(first_of_op_[op + 1] + first_of_op_[op]);
   }
 }

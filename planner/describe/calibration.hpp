@@ -12,8 +12,6 @@
 // sizes.
 namespace zeroplan::describe {
 
-inline constexpr std::size_t kOps = static_cast<std::size_t>(program::Op::broadcast) + 1;
-
 // What the speed of an instruction is a function of.
 enum class KernelSizes : std::uint8_t {
   product,    // m, n, k; in operations per second
@@ -32,9 +30,6 @@ constexpr OperandTypes type_at(OperandTypes types, std::size_t operand) {
 }
 OperandTypes operand_types(const program::StepProgram& program, const program::Instruction& instruction);
 
-constexpr bool is_activation(program::Op op) {
-  return op == program::Op::activation_forward || op == program::Op::activation_backward;
-}
 // What else the work of an instruction depends on: the ActivationKind of an activation, 0 of the others.
 std::uint32_t variant_of(const program::Instruction& instruction);
 
@@ -84,7 +79,7 @@ class CalibratedRates {
   std::string source_;
   double skew_ = 0;
   std::vector<MeasuredKernel> kernels_;                // by instruction
-  std::array<std::uint16_t, kOps + 1> first_of_op_{};  // where those of each instruction begin
+  std::array<std::uint16_t, program::kOps + 1> first_of_op_{};  // where those of each instruction begin
 };
 
 // The names of activations in files, in the order of program::ActivationKind.

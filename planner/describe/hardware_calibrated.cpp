@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner/describe/hardware_reader.hpp"
+#include "planner/instructions/table.hpp"
 
 // The list `calibrated` of a device (docs/hardware.md).
 namespace zeroplan::describe {
@@ -18,17 +19,21 @@ constexpr FigureRange kSpread{.minimum = 0, .maximum = 1e6};
 constexpr double kLargestSkew = 100;
 constexpr double kGiga = 1e9;
 
-constexpr auto kFirstKernel = program::Op::load_batch;
-constexpr auto kLastKernel = program::Op::scale_update;
-
-// Kernels by name; the first is kFirstKernel.
+// What a device executes, and the names of that.
+const std::vector<program::Op>& kernels() {
+  static const std::vector<program::Op> ops = [] {
+    std::vector<program::Op> list;
+    for (const program::InstructionRow& row : program::kInstructions) {
+      if (program::is_executed_by_device(row.op)) list.push_back(row.op);
+    }
+    return list;
+  }();
+  return ops;
+}
 const std::vector<std::string>& kernel_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (auto op = static_cast<std::size_t>(kFirstKernel); op <= static_cast<std::size_t>(kLastKernel);
-         ++op) {
-      list.emplace_back(program::name_of(static_cast<program::Op>(op)));
-    }
+    for (const program::Op op : kernels()) list.emplace_back(program::name_of(op));
     return list;
   }();
   return names;
@@ -88,8 +93,8 @@ std::optional<MeasuredKernel> read_kernel(MapReader& reader) {
   const std::optional<std::size_t> op = reader.one_of("op", kernel_names());
   const std::optional<OperandTypes> types = read_types(reader);
   if (!op) return std::nullopt;
-  kernel.kind.op = static_cast<program::Op>(*op + static_cast<std::size_t>(kFirstKernel));
-  if (is_activation(kernel.kind.op)) {
+  kernel.kind.op = kernels()[*op];
+  if (program::has_activation_kind(kernel.kind.op)) {
     reader.missing("activation", fmt::format("one of {}", fmt::join(activation_names(), ", ")));
     kernel.kind.variant =
         static_cast<std::uint32_t>(reader.one_of("activation", activation_names()).value_or(0));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "planner/instructions/table.hpp"
 #include "planner/predict/measured_kernels.hpp"
 #include "planner/predict/work.hpp"
 
@@ -12,8 +13,8 @@ namespace zeroplan::predict {
 
 namespace {
 
+using program::Cost;
 using program::Instruction;
-using program::Op;
 using program::StepProgram;
 
 constexpr double kTera = 1e12;
@@ -110,77 +111,6 @@ double product_seconds(const KernelRates& rates, double batch, double m, double 
   return std::max(best, bytes / rates.memory_bytes_per_s);
 }
 
-bool is_fused_attention(Op op) { return op == Op::attention_forward || op == Op::attention_backward; }
-
-bool is_batched_product(Op op) {
-  return op == Op::attention_scores || op == Op::attention_values || op == Op::attention_values_backward ||
-         op == Op::attention_scores_backward;
-}
-
-// Kernels of the block and the loss that engines without fused ones run as several. Norms and residuals are
-// fused everywhere.
-bool is_elementwise(Op op) {
-  return op == Op::activation_forward || op == Op::activation_backward || op == Op::rotary_forward ||
-         op == Op::rotary_backward || op == Op::softmax_forward || op == Op::softmax_backward ||
-         op == Op::dropout_forward || op == Op::dropout_backward;
-}
-
-bool is_loss(Op op) {
-  return op == Op::cross_entropy_maximum || op == Op::cross_entropy_exponent ||
-         op == Op::cross_entropy_backward;
-}
-
-// Elements that each operand moves for every element of the instruction's first two dims' product, 0 where an
-// operand is small: the instruction set's table of operands, as counts.
-std::array<double, 4> moved_per_element(Op op) {
-  switch (op) {
-    case Op::fill_zero:
-      return {1, 0, 0, 0};
-    case Op::copy:
-    case Op::copy_to_host:
-    case Op::copy_to_device:
-      return {1, 1, 0, 0};
-    case Op::accumulate:
-    case Op::accumulate_host:
-      return {1, 2, 0, 0};
-    case Op::embedding_forward:
-      return {0, 1, 0, 1};
-    case Op::embedding_backward:
-      return {1, 0, 2, 0};
-    case Op::norm_forward:
-      return {1, 0, 1, 0};
-    case Op::softmax_forward:
-      return {1, 1, 0, 0};
-    case Op::softmax_backward:
-      return {1, 2, 0, 0};
-    case Op::dropout_forward:
-      return {1, 1, 1, 0};
-    case Op::dropout_backward:
-      return {1, 2, 0, 0};
-    case Op::activation_forward:
-      return {1, 1, 0, 0};
-    case Op::activation_backward:
-      return {1, 1, 1, 0};
-    case Op::residual_add:
-    case Op::residual_backward:
-      return {1, 0, 1, 1};
-    case Op::norm_backward:
-      return {1, 1, 0, 0};  // and dx twice, added by the caller
-    case Op::cross_entropy_maximum:
-    case Op::cross_entropy_exponent:
-      return {1, 0, 0, 0};
-    case Op::rotary_forward:
-    case Op::rotary_backward:
-      return {2, 0, 0, 0};
-    case Op::gradient_norm:
-      return {1, 0, 0, 0};
-    case Op::gradient_to_fp32:
-      return {1, 0, 1, 0};
-    default:
-      return {};
-  }
-}
-
 // Attention with its scores in memory: of each head, products with the scores as result and with them as
 // factor.
 double attention_product_seconds(const KernelRates& rates, const StepProgram& program,
@@ -193,16 +123,10 @@ double attention_product_seconds(const KernelRates& rates, const StepProgram& pr
   const double bytes = batch * (s * s + 2 * s * d) * element;
   const double to_scores = product_seconds(rates, batch, s, s, d, bytes);
   const double from_scores = product_seconds(rates, batch, s, d, s, bytes);
-  switch (instruction.op) {
-    case Op::attention_scores:
-      return to_scores;
-    case Op::attention_values:
-      return from_scores;
-    case Op::attention_values_backward:
-      return to_scores + from_scores;
-    default:  // capped scores are made once more
-      return 2 * from_scores + (program.constants.attention_soft_cap > 0 ? to_scores : 0);
-  }
+  const program::Products& products = program::row_of(instruction.op).products;
+  const bool capped = program.constants.attention_soft_cap > 0;
+  return (products.to_scores + (capped ? products.to_capped_scores : 0)) * to_scores +
+         products.from_scores * from_scores;
 }
 
 // The mean of the program's layers. A query of a windowed layer goes over as many keys as one of a shorter
@@ -211,7 +135,9 @@ double fused_attention_seconds(const KernelRates& rates, const StepProgram& prog
                                const Instruction& instruction) {
   const auto length = static_cast<double>(instruction.dims[1]);
   const auto width = static_cast<double>(instruction.dims[3]);
-  const double pass = instruction.op == Op::attention_backward ? kAttentionBackward : 1;
+  const program::Products& products = program::row_of(instruction.op).products;
+  const bool is_backward = products.executed > products.needed;  // it makes the scores a second time
+  const double pass = is_backward ? kAttentionBackward : 1;
   const auto rate = [&](double keys) {
     const double shape = keys / (keys + kAttentionHalfLength) * width / (width + kAttentionHalfHead);
     return rates.attention_flops_per_s * shape * pass;
@@ -281,55 +207,25 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
 }
 
 double kernel_launches(const KernelRates& rates, const Instruction& instruction) {
-  if (instruction.op != Op::softmax_forward && instruction.op != Op::softmax_backward) return 1;
+  if (program::row_of(instruction.op).cost != Cost::softmax) return 1;
   const auto [rows, width, third, fourth] = instruction.dims;
   const bool is_fused = rates.fused_softmax_batches > 0 && rows / width % rates.fused_softmax_batches == 0;
   return is_fused ? 1 : kUnfusedSoftmaxKernels;
 }
 
 double moved_bytes(const StepProgram& program, const Instruction& instruction) {
-  const auto [first, second, third, fourth] = instruction.dims;
-  double elements = static_cast<double>(first);
-  switch (instruction.op) {
-    case Op::fill_zero:
-    case Op::copy:
-    case Op::copy_to_host:
-    case Op::copy_to_device:
-    case Op::accumulate:
-    case Op::accumulate_host:
-    case Op::dropout_forward:
-    case Op::dropout_backward:
-      break;
-    case Op::rotary_forward:
-    case Op::rotary_backward:
-      elements *= static_cast<double>(second) * static_cast<double>(third);
-      break;
-    case Op::gradient_norm:
-      break;
-    case Op::gradient_to_fp32:
-    case Op::optimizer_update:
-      elements = static_cast<double>(std::min(first, second));
-      break;
-    default:
-      elements *= static_cast<double>(second);
-  }
-  if (instruction.op == Op::optimizer_update) {
-    // The gradient and the parameter once, master and states both ways.
-    double bytes = bytes_of(program, instruction, 0) + bytes_of(program, instruction, 2);
-    for (const std::size_t operand : {1U, 3U, 4U, 5U}) bytes += 2 * bytes_of(program, instruction, operand);
-    return elements * bytes;
-  }
-  if (instruction.op == Op::cross_entropy_backward) {
-    return elements * (bytes_of(program, instruction, 0) + bytes_of(program, instruction, 5));
-  }
-  const std::array<double, 4> moved = moved_per_element(instruction.op);
+  const program::Shape shape = program::shape_of(instruction);
+  const program::InstructionRow& row = program::row_of(instruction.op);
+  if (row.cost == Cost::none) return 0;
   double bytes = 0;
-  for (std::size_t i = 0; i < moved.size(); ++i) bytes += moved[i] * bytes_of(program, instruction, i);
-  if (instruction.op == Op::norm_backward) bytes += 2 * bytes_of(program, instruction, 4);
-  if (instruction.op == Op::residual_add || instruction.op == Op::residual_backward) {
-    bytes = 3 * bytes_of(program, instruction, 0);
+  for (std::size_t i = 0; i < row.operands.size(); ++i) {
+    const program::OperandRow& operand = row.operands[i];
+    if (operand.role == program::Role::none) break;
+    if (instruction.operands[i].buffer == program::kNoBuffer) continue;
+    bytes += operand.passes * static_cast<double>(operand.moved(shape)) *
+             bytes_of(program, instruction, i);
   }
-  return elements * bytes;
+  return bytes;
 }
 
 double kernel_seconds(const KernelRates& rates, const StepProgram& program, const Instruction& instruction) {
@@ -338,26 +234,28 @@ double kernel_seconds(const KernelRates& rates, const StepProgram& program, cons
       return seconds;
   }
   const auto dim = [&](std::size_t i) { return static_cast<double>(instruction.dims[i]); };
-  if (is_linear_product(instruction.op)) {
-    const double m = dim(0);
-    const double n = dim(1);
-    const double k = dim(2);
-    const double bytes = m * k * bytes_of(program, instruction, 0) +
-                         n * k * bytes_of(program, instruction, 1) +
-                         m * n * bytes_of(program, instruction, 3);
-    if (instruction.op == Op::matmul_input_gradient) return product_seconds(rates, 1, m, k, n, bytes);
-    if (instruction.op == Op::matmul_weight_gradient) return product_seconds(rates, 1, n, k, m, bytes);
-    return product_seconds(rates, 1, m, n, k, bytes);
+  const double bytes = moved_bytes(program, instruction);
+  const double seconds_of_bytes = bytes / rates.memory_bytes_per_s;
+  const program::InstructionRow& row = program::row_of(instruction.op);
+  switch (row.cost) {
+    case Cost::linear_product: {
+      const std::size_t inner = row.products.inner;
+      return product_seconds(rates, 1, dim(inner == 0 ? 1 : 0), dim(inner == 2 ? 1 : 2), dim(inner), bytes);
+    }
+    case Cost::fused_attention:
+      return fused_attention_seconds(rates, program, instruction);
+    case Cost::attention_product:
+      return attention_product_seconds(rates, program, instruction);
+    case Cost::elementwise:
+    case Cost::softmax:
+      return rates.elementwise_factor * kernel_launches(rates, instruction) * seconds_of_bytes;
+    case Cost::loss:
+      return rates.loss_factor * seconds_of_bytes;
+    case Cost::streaming:
+    case Cost::none:
+      break;
   }
-  if (is_fused_attention(instruction.op)) {
-    return fused_attention_seconds(rates, program, instruction);
-  }
-  if (is_batched_product(instruction.op)) return attention_product_seconds(rates, program, instruction);
-  const double factor = is_elementwise(instruction.op) ? rates.elementwise_factor
-                        : is_loss(instruction.op)      ? rates.loss_factor
-                                                       : 1;
-  return factor * kernel_launches(rates, instruction) * moved_bytes(program, instruction) /
-         rates.memory_bytes_per_s;
+  return seconds_of_bytes;
 }
 
 }  // namespace zeroplan::predict

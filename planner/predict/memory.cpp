@@ -74,7 +74,9 @@ std::int64_t instances_touched(Op op, const Buffer& buffer) {
   }
 }
 
-bool is_structure_or_memory(Op op) { return op <= Op::release_all; }
+bool is_structure_or_memory(Op op) {
+  return program::is_memory(op) || program::class_of(op) == program::Class::structure;
+}
 
 }  // namespace
 
@@ -161,7 +163,7 @@ class Census {
 
  private:
   void touch(const Instruction& instruction, std::int64_t times) {
-    if (!is_structure_or_memory(instruction.op) || instruction.op < Op::acquire) return;
+    if (!program::is_memory(instruction.op)) return;
     const program::BufferId id = instruction.operands[0].buffer;
     counts_[id] += times * instances_touched(instruction.op, program_.buffers[id]);
   }

@@ -3,6 +3,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "planner/instructions/table.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace zeroplan::predict {
@@ -29,13 +30,8 @@ void for_each_repeated(const program::StepProgram& program, Visit&& visit) {
       case program::Op::phase:
         phase = static_cast<program::Phase>(instruction.dims[0]);
         break;
-      case program::Op::acquire:
-      case program::Op::release:
-      case program::Op::acquire_all:
-      case program::Op::release_all:
-        break;
       default:
-        visit(instruction, phase, times[depth]);
+        if (!program::is_memory(instruction.op)) visit(instruction, phase, times[depth]);
     }
   }
 }

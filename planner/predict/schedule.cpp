@@ -10,7 +10,6 @@ namespace {
 
 using program::Group;
 using program::Instruction;
-using program::Op;
 using program::StepProgram;
 
 constexpr double kGiga = 1e9;
@@ -30,8 +29,6 @@ double host_link_bytes_per_s(const describe::Device& device) {
 // is 36 bytes each in what optimizer_update and gradient_to_fp32 move.
 constexpr double kHostBytesPerSecond = 140e9;
 
-bool is_structure(Op op) { return op <= Op::load_batch; }
-
 }  // namespace
 
 std::optional<StepCosts> step_costs(const StepProgram& program, const describe::Cluster& cluster,
@@ -50,7 +47,7 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
   costs.launches.resize(program.code.size(), 1);
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instruction& instruction = program.code[i];
-    if (is_structure(instruction.op)) continue;
+    if (!program::takes_time(instruction.op)) continue;
     switch (part_of(instruction, program::Phase::forward)) {
       case ExposedPart::data_parallel:
       case ExposedPart::tensor_parallel: {

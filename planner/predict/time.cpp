@@ -165,13 +165,8 @@ class Timeline {
         }
         break;
       }
-      case Op::acquire:
-      case Op::release:
-      case Op::acquire_all:
-      case Op::release_all:
-      case Op::load_batch:
-        break;
       default:
+        if (!program::takes_time(instruction.op)) break;
         add_alone(index);
         if (depth_ == 0) {
           schedule_.run(clocks_, index, phase_);

@@ -77,14 +77,8 @@ class Tracer {
         case Op::load_batch:
           ++micro_batch_;
           break;
-        case Op::end_repeat:
-        case Op::acquire:
-        case Op::release:
-        case Op::acquire_all:
-        case Op::release_all:
-          break;
         default:
-          one(i, in_layers ? layer : -1);
+          if (program::takes_time(instruction.op)) one(i, in_layers ? layer : -1);
       }
     }
   }

@@ -32,7 +32,7 @@ double Traffic::sent_bytes(Group group) const {
 double Traffic::data_parallel_psi(double parameters_of_rank) const {
   double elements = 0;
   for (const TrafficEntry& entry : entries) {
-    if (entry.group == Group::data_parallel) elements += passes(entry.collective) * entry.elements;
+    if (entry.group == Group::data_parallel) elements += program::row_of(entry.collective).ring.passes * entry.elements;
   }
   return elements / parameters_of_rank;
 }
@@ -41,11 +41,11 @@ Traffic read_traffic(const program::StepProgram& program) {
   Traffic traffic;
   traffic.entries.reserve(8);
   for_each_repeated(program, [&](const Instruction& instruction, program::Phase phase, double times) {
-    if (is_host_copy(instruction.op)) {
+    if (program::is_host_copy(instruction.op)) {
       const program::Buffer& source = program.buffers[instruction.operands[0].buffer];
       const double bytes =
           times * static_cast<double>(instruction.dims[0]) * static_cast<double>(bytes_of(source.type));
-      (instruction.op == Op::copy_to_device ? traffic.to_device_bytes : traffic.to_host_bytes) += bytes;
+      (program::class_of(instruction.op) == program::Class::to_device ? traffic.to_device_bytes : traffic.to_host_bytes) += bytes;
       return;
     }
     if (instruction.group == Group::none) return;
@@ -59,8 +59,7 @@ Traffic read_traffic(const program::StepProgram& program) {
     entry.calls += times;
     entry.elements += elements;
     entry.bytes += bytes;
-    entry.sent_bytes +=
-        instruction.op == Op::broadcast ? bytes : passes(instruction.op) * bytes * (n - 1) / n;
+    entry.sent_bytes += program::sent_over_ring(instruction.op, bytes, n);
   });
   return traffic;
 }

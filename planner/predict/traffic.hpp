@@ -2,28 +2,18 @@
 
 #include <vector>
 
+#include "planner/instructions/table.hpp"
 #include "planner/program/step_program.hpp"
 #include "planner/units.hpp"
 
 // What moves, per rank and step, from the collectives and host copies of a step program.
 namespace zeroplan::predict {
 
-constexpr bool is_collective(program::Op op) {
-  return op == program::Op::all_reduce || op == program::Op::reduce_scatter ||
-         op == program::Op::all_gather || op == program::Op::broadcast;
-}
-constexpr bool is_host_copy(program::Op op) {
-  return op == program::Op::copy_to_host || op == program::Op::copy_to_device ||
-         op == program::Op::accumulate_host;
-}
 // The whole vector of a collective.
 inline const program::Buffer& whole_buffer(const program::StepProgram& program,
                                            const program::Instruction& collective) {
-  return program.buffers[collective.operands[collective.op == program::Op::all_gather ? 1 : 0].buffer];
+  return program.buffers[collective.operands[program::whole_operand(collective.op)].buffer];
 }
-
-// Times the whole vector that a rank sends, for large n: the paper's count (Section 7.1).
-constexpr double passes(program::Op collective) { return collective == program::Op::all_reduce ? 2 : 1; }
 
 struct TrafficEntry {
   program::Group group = program::Group::none;

@@ -1,5 +1,6 @@
 #include "planner/predict/work.hpp"
 
+#include "planner/instructions/table.hpp"
 #include "planner/predict/repetition.hpp"
 
 namespace zeroplan::predict {
@@ -7,8 +8,8 @@ namespace zeroplan::predict {
 namespace {
 
 using program::AttentionWindow;
+using program::Cost;
 using program::Instruction;
-using program::Op;
 using program::StepProgram;
 
 // One s x s product of attention over all sequences and heads: 2 b s^2 a d.
@@ -31,50 +32,38 @@ double visible_share(const StepProgram& program, const Instruction& instruction)
   return window.mean_visible_share(program.layers, instruction.dims[1]);
 }
 
-bool is_linear_product(Op op) {
-  return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
+namespace {
+
+// One of the instruction's products, over what a fused kernel sees of it.
+Flops one_product(const StepProgram& program, const Instruction& instruction) {
+  switch (program::row_of(instruction.op).cost) {
+    case Cost::linear_product:
+      return product(instruction);
+    case Cost::fused_attention:
+      return square_product(instruction) * visible_share(program, instruction);
+    default:
+      return square_product(instruction);
+  }
 }
+
+}  // namespace
 
 Flops executed_flops(const StepProgram& program, const Instruction& instruction) {
-  switch (instruction.op) {
-    case Op::matmul:
-    case Op::matmul_input_gradient:
-    case Op::matmul_weight_gradient:
-      return product(instruction);
-    case Op::attention_scores:
-    case Op::attention_values:
-      return square_product(instruction);
-    case Op::attention_values_backward:
-      return 2 * square_product(instruction);
-    case Op::attention_scores_backward:
-      return (program.constants.attention_soft_cap > 0 ? 3 : 2) * square_product(instruction);
-    case Op::attention_forward:
-      return 2 * square_product(instruction) * visible_share(program, instruction);
-    case Op::attention_backward:
-      return 5 * square_product(instruction) * visible_share(program, instruction);
-    default:
-      return 0;
-  }
+  const program::InstructionRow& row = program::row_of(instruction.op);
+  int products = row.products.executed;
+  if (products == 0) return 0;
+  if (program.constants.attention_soft_cap > 0) products += row.products.to_capped_scores;
+  return products * one_product(program, instruction);
 }
 
-// A flash backward recomputes Q K^T, and so does a backward through capped scores. Kernels that keep scores
-// compute whole squares also where a window needs a part.
+// What is needed of attention is what its windows see, also where kernels that keep scores compute whole squares.
 Flops needed_flops(const StepProgram& program, const Instruction& instruction) {
   if ((instruction.flags & program::kRecomputed) != 0) return 0;
-  const Flops square = square_product(instruction) * visible_share(program, instruction);
-  switch (instruction.op) {
-    case Op::attention_scores:
-    case Op::attention_values:
-      return square;
-    case Op::attention_forward:
-    case Op::attention_values_backward:
-    case Op::attention_scores_backward:
-      return 2 * square;
-    case Op::attention_backward:
-      return 4 * square;
-    default:
-      return executed_flops(program, instruction);
-  }
+  const program::InstructionRow& row = program::row_of(instruction.op);
+  if (row.products.needed == 0) return 0;
+  const bool in_windows = row.cost == Cost::attention_product;  // one_product() has the others' windows
+  const double share = in_windows ? visible_share(program, instruction) : 1;
+  return row.products.needed * share * one_product(program, instruction);
 }
 
 Work read_work(const program::StepProgram& program) {
@@ -85,7 +74,7 @@ Work read_work(const program::StepProgram& program) {
     const Flops needed = needed_flops(program, instruction);
     work.hardware += times * executed;
     work.model += times * needed;
-    if (is_linear_product(instruction.op)) return;
+    if (program::is_linear_product(instruction.op)) return;
     work.attention += times * executed;
     work.model_attention += times * needed;
   });

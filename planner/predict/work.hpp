@@ -30,9 +30,6 @@ Flops needed_flops(const program::StepProgram& program, const program::Instructi
 // program are exact with this mean.
 double visible_share(const program::StepProgram& program, const program::Instruction& instruction);
 
-// The products with a weight: forward and both gradients.
-bool is_linear_product(program::Op op);
-
 Work read_work(const program::StepProgram& program);
 
 }  // namespace zeroplan::predict

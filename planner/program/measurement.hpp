@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/instructions/table.hpp"
 #include "planner/program/step_log.hpp"
 #include "planner/program/step_program.hpp"
 
@@ -20,11 +21,7 @@ struct Position {
   std::size_t instruction = 0;  // index into StepProgram::code
 };
 
-inline constexpr std::size_t kGroups = 3;       // values of Group
-inline constexpr std::size_t kCollectives = 4;  // all_reduce ... broadcast
-constexpr std::size_t collective_index(Op collective) {
-  return static_cast<std::size_t>(collective) - static_cast<std::size_t>(Op::all_reduce);
-}
+inline constexpr std::size_t kGroups = 3;  // values of Group
 
 // What ranks asked of a collective.
 struct CollectiveCount {

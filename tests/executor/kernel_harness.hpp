@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "executor/device/device.hpp"
+#include "planner/instructions/table.hpp"
 
 // What tests of kernels need of any Device: tensors from and to double precision, and comparison with a
 // tolerance that fits a type. Rounding to 16 bits is done here with ldexp and nearbyint, not with the
@@ -91,8 +95,10 @@ class KernelHarness {
     Tensor tensor;
     tensor.type = type;
     tensor.elements = static_cast<Elements>(elements);
-    tensor.data = device_.allocate(tensor.bytes(), program::Space::device);
-    blocks_.emplace_back(tensor.data, tensor.bytes());
+    const Bytes bytes = tensor.bytes() + kFenceBytes;
+    tensor.data = device_.allocate(bytes, program::Space::device);
+    blocks_.emplace_back(tensor.data, bytes);
+    set_raw(fence_of(blocks_.back()), kUntouched);
     return tensor;
   }
   Tensor upload(const Values& values, DataType type) {
@@ -138,25 +144,107 @@ class KernelHarness {
     std::copy(operands.begin(), operands.end(), kernel.operands.begin());
     run(kernel);
   }
+  // Holds the kernel to its row of the instruction table: what it reads stays as it was, what it writes is written
+  // whole, and nothing behind any tensor of the harness is touched.
   void run(const Kernel& kernel) {
+    const program::InstructionRow& row = program::row_of(kernel.op);
+    const program::Shape shape{kernel.dims, kernel.extra, kernel.iteration};
+    std::array<std::vector<std::uint8_t>, program::kMaxOperands> before;
+    for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
+      if (is_only(kernel, i, program::Role::in)) before[i] = raw(kernel.operands[i]);
+      if (is_written_whole(kernel, i, shape)) set_raw(kernel.operands[i], kUntouched);
+    }
+    execute(kernel);
+    for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
+      CAPTURE(row.name);
+      CAPTURE(row.operands[i].name);
+      if (is_only(kernel, i, program::Role::in)) CHECK(raw(kernel.operands[i]) == before[i]);
+      if (is_written_whole(kernel, i, shape)) CHECK(untouched_elements(kernel.operands[i]) == 0);
+    }
+    for (const auto& block : blocks_) {
+      const std::vector<std::uint8_t> fence = raw(fence_of(block));
+      CHECK(std::count(fence.begin(), fence.end(), kUntouched) == kFenceBytes);
+    }
+  }
+
+ private:
+  using Block = std::pair<std::byte*, Bytes>;
+  static constexpr std::uint8_t kUntouched = 0xff;  // in every byte: no number in any type of real numbers
+  static constexpr Bytes kFenceBytes = 64;
+
+  void execute(const Kernel& kernel) {
     device_.execute(kernel, settings, program::Stream::compute);
     device_.synchronize();
   }
 
- private:
+  static Tensor fence_of(const Block& block) {
+    Tensor fence;
+    fence.type = DataType::uint8;
+    fence.elements = kFenceBytes;
+    fence.data = block.first + block.second - kFenceBytes;
+    return fence;
+  }
+
+  // Whether the operand has this role and shares no memory with another one.
+  static bool is_only(const Kernel& kernel, std::size_t operand, program::Role role) {
+    const Tensor& tensor = kernel.operands[operand];
+    if (!tensor || program::row_of(kernel.op).operands[operand].role != role) return false;
+    for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
+      const Tensor& other = kernel.operands[i];
+      const bool overlaps = i != operand && other && other.data < tensor.data + tensor.bytes() &&
+                            tensor.data < other.data + other.bytes();
+      if (overlaps) return false;
+    }
+    return true;
+  }
+  // Chunks, and rows that are parts of wider ones, leave the rest of their tensor alone.
+  static bool is_written_whole(const Kernel& kernel, std::size_t operand, const program::Shape& shape) {
+    return is_only(kernel, operand, program::Role::out) &&
+           program::row_of(kernel.op).operands[operand].extent(shape) == kernel.operands[operand].elements;
+  }
+
+  std::vector<std::uint8_t> raw(const Tensor& tensor) {
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(tensor.bytes()));
+    through_host(tensor, Op::copy_to_host,
+                 [&](const Tensor& host) { std::memcpy(bytes.data(), host.data, bytes.size()); });
+    return bytes;
+  }
+  void set_raw(const Tensor& tensor, std::uint8_t byte) {
+    through_host(tensor, Op::copy_to_device, [&](const Tensor& host) {
+      std::memset(host.data, byte, static_cast<std::size_t>(host.bytes()));
+    });
+  }
+  std::int64_t untouched_elements(const Tensor& tensor) {
+    const std::vector<std::uint8_t> bytes = raw(tensor);
+    const auto size = static_cast<std::size_t>(program::bytes_of(tensor.type));
+    std::int64_t untouched = 0;
+    for (std::size_t i = 0; i < bytes.size(); i += size) {
+      const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(i);
+      untouched += std::all_of(begin, begin + static_cast<std::ptrdiff_t>(size),
+                               [](std::uint8_t byte) { return byte == kUntouched; })
+                       ? 1
+                       : 0;
+    }
+    return untouched;
+  }
+
   template <class Visit>
   void through_host(const Tensor& tensor, Op direction, const Visit& visit) {
     Tensor host = tensor;
     host.data = device_.allocate(tensor.bytes(), program::Space::host);
     if (direction == Op::copy_to_device) visit(host);
     const bool up = direction == Op::copy_to_device;
-    run(direction, {tensor.elements}, {up ? host : tensor, up ? tensor : host});
+    Kernel copy;
+    copy.op = direction;
+    copy.dims = {tensor.elements};
+    copy.operands = {up ? host : tensor, up ? tensor : host};
+    execute(copy);
     if (direction == Op::copy_to_host) visit(host);
     device_.deallocate(host.data, tensor.bytes(), program::Space::host);
   }
 
   Device& device_;
-  std::vector<std::pair<std::byte*, Bytes>> blocks_;
+  std::vector<Block> blocks_;
 };
 
 // The same numbers for the same seed everywhere, uniform in [-1, 1), rounded to `type`.

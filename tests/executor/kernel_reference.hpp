@@ -74,7 +74,6 @@ inline double activation(program::ActivationKind kind, double x) {
   }
   return 0;
 }
-inline bool is_gated(program::ActivationKind kind) { return kind >= program::ActivationKind::gated_gelu; }
 
 inline Values activate(const Values& before, program::ActivationKind kind, std::int64_t rows,
                        std::int64_t width) {

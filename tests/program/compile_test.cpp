@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "planner/instructions/table.hpp"
 #include "planner/predict/memory.hpp"
 #include "tests/support/plans.hpp"
 #include "tests/support/unrolled.hpp"
@@ -15,7 +16,7 @@ using program::StepProgram;
 
 namespace {
 
-bool is_memory(Op op) { return op >= Op::acquire && op <= Op::release_all; }
+using program::is_memory;
 
 // The buffer that holds an operand: itself, or the parent of a view.
 program::BufferId holder_of(const StepProgram& program, program::BufferId buffer) {

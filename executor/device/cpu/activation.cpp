@@ -120,8 +120,8 @@ void activation_forward(const Kernel& kernel, Workers& workers) {
   const std::int64_t rows = kernel.dims[0];
   const Elements width = kernel.dims[1];
   with_activation(kernel, [&]<class Function>(Function, bool gated) {
-    const Tensor& before = real_operand(kernel, 0, rows * width * (gated ? 2 : 1));
-    const Tensor& after = real_operand(kernel, 1, rows * width);
+    const Tensor& before = kernel.operands[0];
+    const Tensor& after = kernel.operands[1];
     over_pieces(workers, rows, width, gated,
                 [&](Elements out, Elements in, Elements count, Scratch& scratch) {
                   const float* up = read(before, in, count, scratch);
@@ -137,9 +137,9 @@ void activation_backward(const Kernel& kernel, Workers& workers) {
   const std::int64_t rows = kernel.dims[0];
   const Elements width = kernel.dims[1];
   with_activation(kernel, [&]<class Function>(Function, bool gated) {
-    const Tensor& dy = real_operand(kernel, 0, rows * width);
-    const Tensor& before = real_operand(kernel, 1, rows * width * (gated ? 2 : 1));
-    const Tensor& gradient = real_operand(kernel, 2, rows * width * (gated ? 2 : 1));
+    const Tensor& dy = kernel.operands[0];
+    const Tensor& before = kernel.operands[1];
+    const Tensor& gradient = kernel.operands[2];
     over_pieces(workers, rows, width, gated,
                 [&](Elements out, Elements in, Elements count, Scratch& scratch) {
                   const float* up = read(before, in, count, scratch);
@@ -157,10 +157,10 @@ void residual_add(const Kernel& kernel, Workers& workers) {
   const std::int64_t tokens = kernel.dims[0];
   const Elements hidden = kernel.dims[1];
   if (kernel.operands[3]) refuse(kernel, "dropout is not there");
-  const Tensor& branch = real_operand(kernel, 0, tokens * hidden);
-  const Tensor bias = optional_operand(kernel, 1, hidden);
-  const Tensor& residual = real_operand(kernel, 2, tokens * hidden);
-  const Tensor& out = real_operand(kernel, 4, tokens * hidden);
+  const Tensor& branch = kernel.operands[0];
+  const Tensor bias = kernel.operands[1];
+  const Tensor& residual = kernel.operands[2];
+  const Tensor& out = kernel.operands[4];
   over_rows(workers, tokens, hidden, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     float* zeros = nullptr;
     if (!bias) {

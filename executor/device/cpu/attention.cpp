@@ -233,8 +233,8 @@ void backward_block(const Backward& backward, std::int64_t head, std::int64_t fi
 void attention_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Heads heads = heads_of(kernel, settings);
   const PackedHeads packed = packed_operands(kernel, heads, 0, 1);
-  const Tensor& y = real_operand(kernel, 2, heads.tokens() * heads.context_width());
-  const Tensor& log_sum_exp = operand(kernel, 3, heads.tokens() * heads.heads);
+  const Tensor& y = kernel.operands[2];
+  const Tensor& log_sum_exp = kernel.operands[3];
   const QueryBlocks blocks(heads, kQueries);
   const std::int64_t count = blocks.count();
   workers.run(heads.sequences * heads.heads * count, [&](std::int64_t task, Scratch& scratch) {
@@ -253,9 +253,9 @@ void attention_row_dot(const Kernel& kernel, const StepSettings& settings, Worke
   const Heads heads = heads_of(kernel, settings);
   const Elements width = heads.context_width();
   const Elements head_dim = heads.head_dim;
-  const Tensor& dy = real_operand(kernel, 0, heads.tokens() * width);
-  const Tensor& y = real_operand(kernel, 1, heads.tokens() * width);
-  float* dots = operand(kernel, 2, heads.tokens() * heads.heads).as<float>().data();
+  const Tensor& dy = kernel.operands[0];
+  const Tensor& y = kernel.operands[1];
+  float* dots = kernel.operands[2].as<float>().data();
   over_rows(workers, heads.tokens(), width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     for (std::int64_t token = first; token < last; ++token) {
       const Scratch::Frame frame(scratch);
@@ -278,10 +278,10 @@ void attention_row_dot(const Kernel& kernel, const StepSettings& settings, Worke
 void attention_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Heads heads = heads_of(kernel, settings);
   Backward whole;
-  whole.dy = real_operand(kernel, 0, heads.tokens() * heads.context_width());
+  whole.dy = kernel.operands[0];
   whole.packed = packed_operands(kernel, heads, 1, 2);
-  whole.log_sum_exp = operand(kernel, 3, heads.tokens() * heads.heads).as<float>().data();
-  whole.row_dots = operand(kernel, 4, heads.tokens() * heads.heads).as<float>().data();
+  whole.log_sum_exp = kernel.operands[3].as<float>().data();
+  whole.row_dots = kernel.operands[4].as<float>().data();
   const PackedHeads d_packed = packed_operands(kernel, heads, 5);
   const Elements head_dim = heads.head_dim;
   const QueryBlocks blocks(heads, kQueries);

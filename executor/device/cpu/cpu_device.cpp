@@ -86,6 +86,7 @@ class CpuDevice final : public Device {
 };
 
 void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {
+  cpu::check_operands(kernel);
   switch (kernel.op) {
     case Op::fill_zero:
       return cpu::fill_zero(kernel, workers_);

@@ -32,19 +32,7 @@ struct Logits {
 Logits logits_operand(const Kernel& kernel) {
   const auto [tokens, columns, first_column, vocabulary] = kernel.dims;
   if (vocabulary > columns) refuse(kernel, "more vocabulary than columns");
-  return {tokens, columns, first_column, vocabulary, real_operand(kernel, 0, tokens * columns)};
-}
-
-const float* fp32_operand(const Kernel& kernel, std::size_t index, Elements least) {
-  const Tensor& tensor = operand(kernel, index, least);
-  if (tensor.type != DataType::fp32) refuse(kernel, "maxima and sums must be fp32");
-  return tensor.as<float>().data();
-}
-
-const std::int32_t* targets_operand(const Kernel& kernel, std::size_t index, std::int64_t tokens) {
-  const Tensor& tensor = operand(kernel, index, tokens);
-  if (tensor.type != DataType::int32) refuse(kernel, "targets must be int32");
-  return tensor.as<std::int32_t>().data();
+  return {tokens, columns, first_column, vocabulary, kernel.operands[0]};
 }
 
 void cap_row(const Tensor& logits, Elements offset, Elements count, float cap, Scratch& scratch) {
@@ -60,7 +48,7 @@ void cap_row(const Tensor& logits, Elements offset, Elements count, float cap, S
 
 void cross_entropy_maximum(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Logits logits = logits_operand(kernel);
-  float* maxima = operand(kernel, 1, logits.tokens).as<float>().data();
+  float* maxima = kernel.operands[1].as<float>().data();
   const auto cap = static_cast<float>(settings.model.logits_soft_cap);
   over_rows(workers, logits.tokens, logits.columns,
             [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
@@ -76,9 +64,9 @@ void cross_entropy_maximum(const Kernel& kernel, const StepSettings& settings, W
 
 void cross_entropy_exponent(const Kernel& kernel, Workers& workers) {
   const Logits logits = logits_operand(kernel);
-  const std::int32_t* targets = targets_operand(kernel, 1, logits.tokens);
-  const float* maxima = fp32_operand(kernel, 2, logits.tokens);
-  float* sums = operand(kernel, 3, 2 * logits.tokens).as<float>().data();
+  const std::int32_t* targets = kernel.operands[1].as<std::int32_t>().data();
+  const float* maxima = kernel.operands[2].as<float>().data();
+  float* sums = kernel.operands[3].as<float>().data();
   over_rows(workers, logits.tokens, logits.columns,
             [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
               for (std::int64_t token = first; token < last; ++token) {
@@ -105,9 +93,9 @@ void cross_entropy_exponent(const Kernel& kernel, Workers& workers) {
 
 void cross_entropy_loss(const Kernel& kernel, const StepSettings& settings) {
   const std::int64_t tokens = kernel.dims[0];
-  const float* maxima = fp32_operand(kernel, 0, tokens);
-  const float* sums = fp32_operand(kernel, 1, 2 * tokens);
-  const Tensor& scalars = operand(kernel, 2, program::kScalars);
+  const float* maxima = kernel.operands[0].as<float>().data();
+  const float* sums = kernel.operands[1].as<float>().data();
+  const Tensor& scalars = kernel.operands[2];
   double total = 0;
   for (std::int64_t token = 0; token < tokens; ++token) {
     const double sum = sums[2 * token];
@@ -119,11 +107,11 @@ void cross_entropy_loss(const Kernel& kernel, const StepSettings& settings) {
 
 void cross_entropy_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Logits logits = logits_operand(kernel);
-  const std::int32_t* targets = targets_operand(kernel, 1, logits.tokens);
-  const float* maxima = fp32_operand(kernel, 2, logits.tokens);
-  const float* sums = fp32_operand(kernel, 3, 2 * logits.tokens);
-  const Tensor& scalars = operand(kernel, 4, program::kScalars);
-  const Tensor& gradient = real_operand(kernel, 5, logits.tokens * logits.columns);
+  const std::int32_t* targets = kernel.operands[1].as<std::int32_t>().data();
+  const float* maxima = kernel.operands[2].as<float>().data();
+  const float* sums = kernel.operands[3].as<float>().data();
+  const Tensor& scalars = kernel.operands[4];
+  const Tensor& gradient = kernel.operands[5];
   const float factor = scalar(scalars, Scalar::loss_scale) / static_cast<float>(settings.tokens_per_step);
   const auto cap = static_cast<float>(settings.model.logits_soft_cap);
   over_rows(workers, logits.tokens, logits.columns,

@@ -1,15 +1,18 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
 #include "executor/device/cpu/wide.hpp"
+#include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cpu {
 
 void fill_zero(const Kernel& kernel, Workers& workers) {
   const Elements elements = kernel.dims[0];
-  const Tensor& out = operand(kernel, 0, elements);
+  const Tensor& out = kernel.operands[0];
   const Bytes size = program::bytes_of(out.type);
   over_blocks(workers, elements, [&](Elements begin, Elements count, Scratch&) {
     std::memset(out.data + begin * size, 0, static_cast<std::size_t>(count * size));
@@ -18,8 +21,8 @@ void fill_zero(const Kernel& kernel, Workers& workers) {
 
 void copy(const Kernel& kernel, Workers& workers) {
   const Elements elements = kernel.dims[0];
-  const Tensor& in = operand(kernel, 0, elements);
-  const Tensor& out = operand(kernel, 1, elements);
+  const Tensor& in = kernel.operands[0];
+  const Tensor& out = kernel.operands[1];
   if (in.data == out.data) return;
   if (in.type == out.type) {
     const Bytes size = program::bytes_of(out.type);
@@ -28,8 +31,10 @@ void copy(const Kernel& kernel, Workers& workers) {
     });
     return;
   }
-  real_operand(kernel, 0, elements);
-  real_operand(kernel, 1, elements);
+  if (!program::allows(program::Types::real, in.type) || !program::allows(program::Types::real, out.type)) {
+    refuse(kernel,
+           fmt::format("{} does not become {}", program::name_of(in.type), program::name_of(out.type)));
+  }
   over_blocks(workers, elements, [&](Elements begin, Elements count, Scratch& scratch) {
     finish_write(out, begin, count, read(in, begin, count, scratch));
   });
@@ -37,8 +42,8 @@ void copy(const Kernel& kernel, Workers& workers) {
 
 void accumulate(const Kernel& kernel, Workers& workers) {
   const Elements elements = kernel.dims[0];
-  const Tensor& in = real_operand(kernel, 0, elements);
-  const Tensor& out = real_operand(kernel, 1, elements);
+  const Tensor& in = kernel.operands[0];
+  const Tensor& out = kernel.operands[1];
   over_blocks(workers, elements, [&](Elements begin, Elements count, Scratch& scratch) {
     add(out, begin, count, read(in, begin, count, scratch), scratch);
   });

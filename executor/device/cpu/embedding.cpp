@@ -30,16 +30,11 @@ Embedding embedding_operands(const Kernel& kernel, std::size_t tokens, const Ten
   embedding.width = kernel.dims[1];
   embedding.rows = kernel.dims[2];
   embedding.first_row = kernel.dims[3];
-  const Tensor& indices = operand(kernel, tokens, embedding.tokens);
-  if (indices.type != DataType::int32) refuse(kernel, "tokens must be int32");
-  embedding.indices = indices.as<std::int32_t>().data();
+  embedding.indices = kernel.operands[tokens].as<std::int32_t>().data();
   if (positions) {
     embedding.sequence = kernel.extra;
     if (embedding.sequence == 0)
       refuse(kernel, "extra must be the sequence's length: positions depend on it");
-    const std::int64_t longest = std::min(embedding.sequence, embedding.tokens);
-    if (positions.elements < longest * embedding.width)
-      refuse(kernel, "there are fewer positions than tokens");
   }
   return embedding;
 }
@@ -75,12 +70,12 @@ void add_rows(const Tensor& dx, const std::int64_t* members, std::int64_t count,
 }  // namespace
 
 void embedding_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
-  const Tensor positions = optional_operand(kernel, 2, 0);
+  const Tensor positions = kernel.operands[2];
   const Embedding embedding = embedding_operands(kernel, 0, positions);
   const Elements width = embedding.width;
-  const Tensor table = optional_operand(kernel, 1, embedding.rows * width);
+  const Tensor table = kernel.operands[1];
   const auto factor = static_cast<float>(settings.model.embedding_scale);
-  const Tensor& out = real_operand(kernel, 3, embedding.tokens * width);
+  const Tensor& out = kernel.operands[3];
   over_rows(workers, embedding.tokens, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     for (std::int64_t token = first; token < last; ++token) {
       const Scratch::Frame frame(scratch);
@@ -101,12 +96,12 @@ void embedding_forward(const Kernel& kernel, const StepSettings& settings, Worke
 }
 
 void embedding_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
-  const Tensor positions = optional_operand(kernel, 3, 0);
+  const Tensor positions = kernel.operands[3];
   const Embedding embedding = embedding_operands(kernel, 1, positions);
   const Elements width = embedding.width;
   const std::int64_t tokens = embedding.tokens;
-  const Tensor& dx = real_operand(kernel, 0, tokens * width);
-  const Tensor table = optional_operand(kernel, 2, embedding.rows * width);
+  const Tensor& dx = kernel.operands[0];
+  const Tensor table = kernel.operands[2];
   const auto factor = static_cast<float>(settings.model.embedding_scale);
 
   // Tokens by row, each row's in their order; a task has the rows that begin in its range.

@@ -77,7 +77,7 @@ HeadRows PackedHeads::value(std::int64_t at_sequence, std::int64_t kv_head) cons
 }
 
 PackedHeads packed_operands(const Kernel& kernel, const Heads& heads, std::size_t packed) {
-  const Tensor& qkv = real_operand(kernel, packed, heads.tokens() * heads.packed_width());
+  const Tensor& qkv = kernel.operands[packed];
   return {heads, qkv, qkv, heads.packed_width()};
 }
 
@@ -85,7 +85,7 @@ PackedHeads packed_operands(const Kernel& kernel, const Heads& heads, std::size_
                             std::size_t normed) {
   PackedHeads result = packed_operands(kernel, heads, packed);
   const Elements width = (heads.heads + heads.kv_heads) * heads.head_dim;
-  const Tensor query_key = optional_operand(kernel, normed, heads.tokens() * width);
+  const Tensor query_key = kernel.operands[normed];
   if (query_key) {
     result.query_key = query_key;
     result.query_key_stride = width;

@@ -18,8 +18,6 @@ Elements square(const Heads& heads, std::int64_t sequence, std::int64_t head) {
   return (sequence * heads.heads + head) * heads.sequence * heads.sequence;
 }
 
-Elements squares(const Heads& heads) { return heads.tokens() * heads.heads * heads.sequence; }
-
 // body(sequence, head, first row, rows, scratch)
 template <class Body>
 void over_score_rows(Workers& workers, const Heads& heads, const Body& body) {
@@ -122,7 +120,7 @@ void sum_over_group(const Heads& heads, const Tensor& scores, std::int64_t seque
 void attention_scores(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Heads heads = heads_of(kernel, settings);
   const PackedHeads packed = packed_operands(kernel, heads, 0, 1);
-  const Tensor& scores = real_operand(kernel, 2, squares(heads));
+  const Tensor& scores = kernel.operands[2];
   const Elements length = heads.sequence;
   over_score_rows(
       workers, heads,
@@ -142,8 +140,8 @@ void attention_scores(const Kernel& kernel, const StepSettings& settings, Worker
 void softmax_forward(const Kernel& kernel, Workers& workers) {
   const std::int64_t rows = kernel.dims[0];
   const Elements width = kernel.dims[1];
-  const Tensor& scores = real_operand(kernel, 0, rows * width);
-  const Tensor& probabilities = real_operand(kernel, 1, rows * width);
+  const Tensor& scores = kernel.operands[0];
+  const Tensor& probabilities = kernel.operands[1];
   over_rows(workers, rows, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     for (std::int64_t row = first; row < last; ++row) {
       const Scratch::Frame frame(scratch);
@@ -169,9 +167,9 @@ void softmax_forward(const Kernel& kernel, Workers& workers) {
 
 void attention_values(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Heads heads = heads_of(kernel, settings);
-  const Tensor& probabilities = real_operand(kernel, 0, squares(heads));
+  const Tensor& probabilities = kernel.operands[0];
   const PackedHeads packed = packed_operands(kernel, heads, 1);
-  const Tensor& y = real_operand(kernel, 2, heads.tokens() * heads.context_width());
+  const Tensor& y = kernel.operands[2];
   const Elements length = heads.sequence;
   over_score_rows(
       workers, heads,
@@ -189,10 +187,10 @@ void attention_values(const Kernel& kernel, const StepSettings& settings, Worker
 
 void attention_values_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Heads heads = heads_of(kernel, settings);
-  const Tensor& dy = real_operand(kernel, 0, heads.tokens() * heads.context_width());
-  const Tensor& probabilities = real_operand(kernel, 1, squares(heads));
+  const Tensor& dy = kernel.operands[0];
+  const Tensor& probabilities = kernel.operands[1];
   const PackedHeads packed = packed_operands(kernel, heads, 2);
-  const Tensor& gradient = real_operand(kernel, 3, squares(heads));
+  const Tensor& gradient = kernel.operands[3];
   const PackedHeads d_packed = packed_operands(kernel, heads, 4);
   const Elements length = heads.sequence;
   over_score_rows(
@@ -220,8 +218,8 @@ void attention_values_backward(const Kernel& kernel, const StepSettings& setting
 void softmax_backward(const Kernel& kernel, Workers& workers) {
   const std::int64_t rows = kernel.dims[0];
   const Elements width = kernel.dims[1];
-  const Tensor& probabilities = real_operand(kernel, 0, rows * width);
-  const Tensor& gradient = real_operand(kernel, 1, rows * width);
+  const Tensor& probabilities = kernel.operands[0];
+  const Tensor& gradient = kernel.operands[1];
   over_rows(workers, rows, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     for (std::int64_t row = first; row < last; ++row) {
       const Scratch::Frame frame(scratch);
@@ -274,7 +272,7 @@ void uncap_gradients(const Heads& heads, const PackedHeads& packed, const Tensor
 
 void attention_scores_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Heads heads = heads_of(kernel, settings);
-  const Tensor& d_scores = real_operand(kernel, 0, squares(heads));
+  const Tensor& d_scores = kernel.operands[0];
   const PackedHeads packed = packed_operands(kernel, heads, 1, 2);
   const PackedHeads d_packed = packed_operands(kernel, heads, 3);
   const Elements length = heads.sequence;

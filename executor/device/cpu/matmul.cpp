@@ -116,10 +116,10 @@ void add_bias_gradient(const Factor& dy, Elements rows, const Tensor& db, Scratc
 
 void matmul(const Kernel& kernel, Workers& workers) {
   const auto [m, n, k, unused] = kernel.dims;
-  const Tensor& x = real_operand(kernel, 0, m * k);
-  const Tensor& weight = real_operand(kernel, 1, n * k);
-  const Tensor bias = optional_operand(kernel, 2, n);
-  const Tensor& y = real_operand(kernel, 3, m * n);
+  const Tensor& x = kernel.operands[0];
+  const Tensor& weight = kernel.operands[1];
+  const Tensor bias = kernel.operands[2];
+  const Tensor& y = kernel.operands[3];
   over_tiles(
       workers, m, n, kTileRows, tile_columns(n),
       [&, n = n, k = k](Elements row, Elements rows, Elements column, Elements columns, Scratch& scratch) {
@@ -133,9 +133,9 @@ void matmul(const Kernel& kernel, Workers& workers) {
 
 void matmul_input_gradient(const Kernel& kernel, Workers& workers) {
   const auto [m, n, k, unused] = kernel.dims;
-  const Tensor& dy = real_operand(kernel, 0, m * n);
-  const Tensor& weight = real_operand(kernel, 1, n * k);
-  const Tensor& dx = real_operand(kernel, 2, m * k);
+  const Tensor& dy = kernel.operands[0];
+  const Tensor& weight = kernel.operands[1];
+  const Tensor& dx = kernel.operands[2];
   const bool overwrite = (kernel.flags & program::kOverwrite) != 0;
   over_tiles(
       workers, m, k, kTileRows, tile_columns(k),
@@ -158,10 +158,10 @@ void matmul_input_gradient(const Kernel& kernel, Workers& workers) {
 
 void matmul_weight_gradient(const Kernel& kernel, Workers& workers) {
   const auto [m, n, k, unused] = kernel.dims;
-  const Tensor& dy = real_operand(kernel, 0, m * n);
-  const Tensor& x = real_operand(kernel, 1, m * k);
-  const Tensor& dw = real_operand(kernel, 2, n * k);
-  const Tensor db = optional_operand(kernel, 3, n);
+  const Tensor& dy = kernel.operands[0];
+  const Tensor& x = kernel.operands[1];
+  const Tensor& dw = kernel.operands[2];
+  const Tensor db = kernel.operands[3];
   const bool direct = dw.type == DataType::fp32 && m <= kDepthOfOneSum && sums_depth_at_once();
   over_tiles(workers, n, k, direct ? direct_gradient_rows(n) : kGradientRows, kGradientColumns,
              [&, m = m, n = n, k = k](Elements row, Elements rows, Elements column, Elements columns,

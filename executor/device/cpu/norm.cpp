@@ -42,9 +42,9 @@ Norm norm_operands(const Kernel& kernel, std::size_t x, std::size_t parameters, 
   Norm norm;
   norm.rows = kernel.dims[0];
   norm.width = kernel.dims[1];
-  norm.x = real_operand(kernel, x, norm.rows * norm.width);
-  norm.parameters = real_operand(kernel, parameters, norm.width);
-  norm.statistics = operand(kernel, statistics, norm.rows);
+  norm.x = kernel.operands[x];
+  norm.parameters = kernel.operands[parameters];
+  norm.statistics = kernel.operands[statistics];
   norm.parts = kernel.dims[2];
   norm.first = kernel.dims[3];
   norm.centred = norm.parts == 0 && norm.statistics.elements >= 2 * norm.rows;
@@ -143,7 +143,7 @@ void norm_forward(const Kernel& kernel, const StepSettings& settings, Workers& w
   const Norm norm = norm_operands(kernel, 0, 1, 3);
   const Elements width = norm.width;
   const auto epsilon = static_cast<float>(settings.model.norm_epsilon);
-  const Tensor& y = real_operand(kernel, 2, norm.rows * width);
+  const Tensor& y = kernel.operands[2];
   over_rows(workers, norm.rows, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     const float* weight = read_weight(norm, settings, scratch);
     const float* bias = norm.has_bias ? read(norm.parameters, width, width, scratch) : nullptr;
@@ -175,10 +175,10 @@ void norm_forward(const Kernel& kernel, const StepSettings& settings, Workers& w
 void norm_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Norm norm = norm_operands(kernel, 1, 2, 3);
   const Elements width = norm.width;
-  const Tensor& dy = real_operand(kernel, 0, norm.rows * width);
-  const Tensor& dx = real_operand(kernel, 4, norm.rows * width);
+  const Tensor& dy = kernel.operands[0];
+  const Tensor& dx = kernel.operands[4];
   const Elements parameters = norm.has_bias ? 2 * width : width;
-  const Tensor& gradient = real_operand(kernel, 5, parameters);
+  const Tensor& gradient = kernel.operands[5];
   const bool overwrite = (kernel.flags & program::kOverwrite) != 0;
   const bool centred = norm.centred;
 

@@ -5,55 +5,37 @@
 #include "executor/device/cpu/wide.hpp"
 #include "executor/error.hpp"
 #include "executor/half_arrays.hpp"
+#include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cpu {
 
 using program::DataType;
 
-namespace {
-
-bool is_real(DataType type) {
-  return type == DataType::fp32 || type == DataType::fp16 || type == DataType::bf16;
-}
-
-void check_size(const Kernel& kernel, std::size_t index, Elements least) {
-  const Elements found = kernel.operands.at(index).elements;
-  if (found < least) {
-    refuse(kernel, fmt::format("operand {} has {} elements where {} are needed", index, found, least));
-  }
-}
-
-void check_real(const Kernel& kernel, std::size_t index) {
-  if (!is_real(kernel.operands.at(index).type)) {
-    refuse(kernel, fmt::format("operand {} must be fp32, fp16 or bf16", index));
-  }
-}
-
-}  // namespace
-
 void refuse(const Kernel& kernel, const std::string& reason) {
   throw DeviceError(fmt::format("cpu device: {}: {}", program::name_of(kernel.op), reason));
 }
 
-const Tensor& operand(const Kernel& kernel, std::size_t index, Elements least) {
-  const Tensor& tensor = kernel.operands.at(index);
-  if (!tensor) refuse(kernel, fmt::format("operand {} is missing", index));
-  check_size(kernel, index, least);
-  return tensor;
-}
-
-const Tensor& real_operand(const Kernel& kernel, std::size_t index, Elements least) {
-  const Tensor& tensor = operand(kernel, index, least);
-  check_real(kernel, index);
-  return tensor;
-}
-
-Tensor optional_operand(const Kernel& kernel, std::size_t index, Elements least) {
-  const Tensor& tensor = kernel.operands.at(index);
-  if (!tensor) return {};
-  check_size(kernel, index, least);
-  check_real(kernel, index);
-  return tensor;
+void check_operands(const Kernel& kernel) {
+  const program::InstructionRow& row = program::row_of(kernel.op);
+  const program::Shape shape{kernel.dims, kernel.extra, kernel.iteration};
+  for (std::size_t i = 0; i < row.operands.size(); ++i) {
+    const program::OperandRow& operand = row.operands[i];
+    if (operand.role == program::Role::none) return;
+    const Tensor& tensor = kernel.operands[i];
+    if (!tensor) {
+      if (operand.is_optional) continue;
+      refuse(kernel, fmt::format("operand {} ({}) is missing", i, operand.name));
+    }
+    const Elements least = operand.extent(shape);
+    if (tensor.elements < least) {
+      refuse(kernel, fmt::format("operand {} ({}) has {} elements where {} are needed", i, operand.name,
+                                 tensor.elements, least));
+    }
+    if (!program::allows(operand.types, tensor.type)) {
+      refuse(kernel, fmt::format("operand {} ({}) is {}, expected {}", i, operand.name,
+                                 program::name_of(tensor.type), program::text_of(operand.types)));
+    }
+  }
 }
 
 float& scalar(const Tensor& scalars, program::Scalar which) {

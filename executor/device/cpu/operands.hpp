@@ -7,12 +7,9 @@
 
 namespace zeroplan::executor::cpu {
 
-// Operand `index` of at least `least` elements. Throws DeviceError that names instruction and operand.
-const Tensor& operand(const Kernel& kernel, std::size_t index, Elements least);
-// The same, of a type of real numbers.
-const Tensor& real_operand(const Kernel& kernel, std::size_t index, Elements least);
-// Operands the instruction may lack: no data then.
-Tensor optional_operand(const Kernel& kernel, std::size_t index, Elements least);
+// Throws DeviceError, which names instruction and operand, where an operand is missing, smaller than the dims ask or of
+// a type that the instruction table does not have there.
+void check_operands(const Kernel& kernel);
 
 [[noreturn]] void refuse(const Kernel& kernel, const std::string& reason);
 

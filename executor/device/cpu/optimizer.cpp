@@ -103,12 +103,11 @@ void over_decay(std::span<const ElementRange> undecayed, Elements at, Elements c
 void optimizer_update(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Elements begin = kernel.iteration * kernel.dims[1];
   const Elements count = std::clamp<Elements>(kernel.dims[0] - begin, 0, kernel.dims[1]);
-  const Elements end = begin + count;
-  const Tensor& gradient = real_operand(kernel, 0, count);
-  const Tensor master = optional_operand(kernel, 1, end);
-  const Tensor& parameter = real_operand(kernel, 2, end);
-  const Tensor first = optional_operand(kernel, 3, end);
-  const Tensor second = optional_operand(kernel, 4, end);
+  const Tensor& gradient = kernel.operands[0];
+  const Tensor master = kernel.operands[1];
+  const Tensor& parameter = kernel.operands[2];
+  const Tensor first = kernel.operands[3];
+  const Tensor second = kernel.operands[4];
   if (kernel.operands[5]) refuse(kernel, "optimizers with three states are not there");
   const Tensor& weights = master ? master : parameter;
   const Rates rates = rates_of(settings);

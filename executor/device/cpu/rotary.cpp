@@ -35,7 +35,7 @@ void rotate(const Kernel& kernel, const StepSettings& settings, Workers& workers
   if (tokens == 0 || !model.turns(kernel.layer)) return;
   const program::RotaryFrequencies& frequencies = model.rotary_of(kernel.layer);
   const Elements turned = heads * head_dim;
-  const Tensor& x = real_operand(kernel, 0, tokens * turned);
+  const Tensor& x = kernel.operands[0];
   const Elements stride = x.elements / tokens;  // the turned heads come first in a token's row
   const Elements half = dims / 2;
 

@@ -43,8 +43,8 @@ constexpr float kSmallestScale = 1, kLargestScale = 16777216;
 void gradient_norm(const Kernel& kernel, Workers& workers) {
   const Elements elements = kernel.dims[0];
   const Elements distinct = std::min(kernel.dims[1], elements);
-  const Tensor& gradient = real_operand(kernel, 0, elements);
-  const Tensor& scalars = operand(kernel, 1, program::kScalars);
+  const Tensor& gradient = kernel.operands[0];
+  const Tensor& scalars = kernel.operands[1];
   const double scale = scalar(scalars, Scalar::loss_scale);
   const double own = sum_of_squares(gradient, 0, distinct, workers);
   const double replicated = sum_of_squares(gradient, distinct, elements, workers);
@@ -61,9 +61,9 @@ void gradient_norm(const Kernel& kernel, Workers& workers) {
 void gradient_to_fp32(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const Elements begin = kernel.iteration * kernel.dims[1];
   const Elements count = std::clamp<Elements>(kernel.dims[0] - begin, 0, kernel.dims[1]);
-  const Tensor& gradient = real_operand(kernel, 0, begin + count);
-  const Tensor& scalars = operand(kernel, 1, program::kScalars);
-  const Tensor& out = real_operand(kernel, 2, count);
+  const Tensor& gradient = kernel.operands[0];
+  const Tensor& scalars = kernel.operands[1];
+  const Tensor& out = kernel.operands[2];
   const float norm = std::sqrt(scalar(scalars, Scalar::squared_norm));
   float factor = 1.0F / scalar(scalars, kGradientScale);
   if (settings.clip_norm > 0) factor *= std::min(1.0F, settings.clip_norm / (norm + 1e-6F));
@@ -84,7 +84,7 @@ void gradient_to_fp32(const Kernel& kernel, const StepSettings& settings, Worker
 }
 
 void scale_update(const Kernel& kernel, const StepSettings& settings) {
-  const Tensor& scalars = operand(kernel, 0, program::kScalars);
+  const Tensor& scalars = kernel.operands[0];
   float& scale = scalar(scalars, Scalar::loss_scale);
   float& good_steps = scalar(scalars, Scalar::good_steps);
   scalar(scalars, kGradientScale) = scale;
