@@ -60,7 +60,6 @@ void Interpreter::step(const StepSettings& given, BatchSource& batches) {
   StepSettings settings = given;
   settings.model = program_.constants;
   run(first_after_setup_, program_.code.size(), {}, settings, &batches);
-  device_.synchronize();
 }
 
 void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, const StepSettings& settings,
@@ -84,6 +83,9 @@ void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, c
         break;
       }
       case Op::end_repeat:
+        break;
+      case Op::wait_for_all:
+        device_.synchronize();
         break;
       case Op::phase:
         phase_ = static_cast<Phase>(instruction.dims[0]);

@@ -39,7 +39,15 @@ enum class Group : std::uint8_t { none, data_parallel, tensor_parallel };
 std::string_view name_of(Group group);
 
 // What an instruction occupies while it runs.
-enum class Stream : std::uint8_t { compute, communication, copy, host };
+enum class Stream : std::uint8_t {
+  compute,        // kernels, and what they wait for
+  communication,  // collectives beside the kernels, and what adds what they brought
+  tensor,         // tensor-parallel collectives beside the kernel that follows them
+  to_host,        // copies over the link, a direction each
+  to_device,
+  host,   // the processors of the host: the optimizer under offload
+  input,  // the next micro-batches
+};
 
 enum class Phase : std::uint8_t { setup, forward, backward, step };
 std::string_view name_of(Phase phase);
@@ -50,6 +58,7 @@ enum class Op : std::uint8_t {
   repeat,
   end_repeat,
   phase,
+  wait_for_all,
   // memory
   acquire,
   release,
@@ -124,7 +133,6 @@ enum Flag : std::uint8_t {
   kRecomputed = 1,  // forward work done a second time
   kOverwrite = 2,   // output is set, not added to
   kMaximum = 4,     // all_reduce takes the maximum instead of the sum
-  kBeside = 8,      // a collective that the next kernel does not need: it may run beside it
 };
 
 inline constexpr std::size_t kMaxOperands = 6;

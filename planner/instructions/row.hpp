@@ -22,6 +22,20 @@ enum class Class : std::uint8_t {
   collective,  // over a group of ranks
 };
 
+// Where an instruction of the class runs unless the compiler says otherwise.
+constexpr Stream usual_stream(Class kind) {
+  switch (kind) {
+    case Class::to_host:
+      return Stream::to_host;
+    case Class::to_device:
+      return Stream::to_device;
+    case Class::input:
+      return Stream::input;
+    default:
+      return Stream::compute;
+  }
+}
+
 // What bounds a kernel.
 enum class Cost : std::uint8_t {
   none,               // small, or not described

@@ -23,17 +23,26 @@ inline constexpr std::array<InstructionRow, kOps> kInstructions{{
     // Names what follows, until the next.
     {.op = Op::phase, .name = "phase", .kind = Class::structure, .dims = {"phase"}},
 
-    {.op = Op::acquire, .name = "acquire", .kind = Class::memory, .operands = {out("instance", nothing)}},
+    // Every stream waits for all that was issued on any.
+    {.op = Op::wait_for_all, .name = "wait_for_all", .kind = Class::structure},
+
+    {.op = Op::acquire,
+     .name = "acquire",
+     .kind = Class::memory,
+     .operands = {any_type(out("instance", nothing))}},
     // The instance is always the one acquired last (a stack).
-    {.op = Op::release, .name = "release", .kind = Class::memory, .operands = {in("instance", nothing)}},
+    {.op = Op::release,
+     .name = "release",
+     .kind = Class::memory,
+     .operands = {any_type(in("instance", nothing))}},
     {.op = Op::acquire_all,
      .name = "acquire_all",
      .kind = Class::memory,
-     .operands = {out("instances", nothing)}},
+     .operands = {any_type(out("instances", nothing))}},
     {.op = Op::release_all,
      .name = "release_all",
      .kind = Class::memory,
-     .operands = {in("instances", nothing)}},
+     .operands = {any_type(in("instances", nothing))}},
 
     // This rank's next micro-batch.
     {.op = Op::load_batch,
@@ -410,6 +419,8 @@ constexpr bool is_acquire(Op op) { return is_memory(op) && row_of(op).operands[0
 constexpr bool is_executed_by_device(Op op) { return class_of(op) == Class::kernel || is_host_copy(op); }
 constexpr bool takes_time(Op op) { return is_executed_by_device(op) || is_collective(op); }
 constexpr bool has_activation_kind(Op op) { return row_of(op).extra == Extra::activation_kind; }
+// Whether something is done with operands: all but structure and memory.
+constexpr bool is_executed(Op op) { return takes_time(op) || class_of(op) == Class::input; }
 constexpr bool is_linear_product(Op op) { return row_of(op).cost == Cost::linear_product; }
 
 // The collectives, in the order of Op.

@@ -222,8 +222,7 @@ double moved_bytes(const StepProgram& program, const Instruction& instruction) {
     const program::OperandRow& operand = row.operands[i];
     if (operand.role == program::Role::none) break;
     if (instruction.operands[i].buffer == program::kNoBuffer) continue;
-    bytes += operand.passes * static_cast<double>(operand.moved(shape)) *
-             bytes_of(program, instruction, i);
+    bytes += operand.passes * static_cast<double>(operand.moved(shape)) * bytes_of(program, instruction, i);
   }
   return bytes;
 }

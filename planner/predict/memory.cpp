@@ -113,6 +113,7 @@ MemoryProfile read_memory(const StepProgram& program) {
         break;
       }
       default: {
+        if (!program::is_memory(instruction.op)) break;
         const Buffer& buffer = program.buffers[instruction.operands[0].buffer];
         Piece& piece = buffer.space == Space::device ? frame.device : frame.host;
         piece.acquire(static_cast<std::size_t>(buffer.category),

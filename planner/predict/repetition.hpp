@@ -11,7 +11,7 @@ namespace zeroplan::predict {
 // Repeats around one instruction: micro-batches, blocks of layers, layers, chunks, and room.
 inline constexpr std::size_t kDeepestRepeat = 8;
 
-// Calls visit(instruction, phase, times) for each kernel, copy and collective: `times` is the product of the
+// Calls visit(instruction, phase, times) for each kernel, copy, collective and input: `times` is the product of the
 // counts of the repeats around it. What adds up over a step is read this way.
 template <class Visit>
 void for_each_repeated(const program::StepProgram& program, Visit&& visit) {
@@ -31,7 +31,7 @@ void for_each_repeated(const program::StepProgram& program, Visit&& visit) {
         phase = static_cast<program::Phase>(instruction.dims[0]);
         break;
       default:
-        if (!program::is_memory(instruction.op)) visit(instruction, phase, times[depth]);
+        if (program::is_executed(instruction.op)) visit(instruction, phase, times[depth]);
     }
   }
 }

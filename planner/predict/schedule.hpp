@@ -125,14 +125,14 @@ class Schedule {
     clocks.wait(stream, Ready::host);
     clocks.spend(stream, launches * gap_);
     clocks.run(stream, index, seconds);
-    if (index > 0 && is_beside(code_[index - 1])) {
+    if (index > 0 && is_beside_next(code_[index - 1])) {
       clocks.wait(Ready::compute, Ready::tensor);
       clocks.spend(Ready::host, seconds_of(index - 1, phase));
     }
   }
 
-  static bool is_beside(const Instruction& instruction) {
-    return (instruction.flags & program::kBeside) != 0;
+  static bool is_beside_next(const Instruction& instruction) {
+    return instruction.stream == program::Stream::tensor;
   }
 
   template <class Clocks>
@@ -141,7 +141,7 @@ class Schedule {
     // Where the host sets the pace, it stands still for the time of a tensor-parallel collective: steps of
     // vtrain_runs.csv that wait for their host take longer by it (micro-batch 1, tp 1 to 8). Issuing costs
     // nothing.
-    if (is_beside(instruction)) {
+    if (is_beside_next(instruction)) {
       clocks.set(Ready::tensor, Ready::compute);
       clocks.run(Ready::tensor, index, seconds);
       clocks.spend(Ready::compute, costs_.slowdown * seconds);

@@ -147,7 +147,9 @@ class Timeline {
     switch (instruction.op) {
       case Op::phase:
         phase_ = static_cast<Phase>(instruction.dims[0]);
-        if (phase_ == Phase::step) clocks_.wait_for_all();  // never inside a repeat
+        break;
+      case Op::wait_for_all:
+        clocks_.wait_for_all();  // never inside a repeat
         break;
       case Op::repeat:
         if (++depth_ == kDeepestRepeat) throw std::logic_error("read_time: repeats nested too deep");

@@ -72,7 +72,9 @@ class Tracer {
         }
         case Op::phase:
           phase_ = static_cast<Phase>(instruction.dims[0]);
-          if (phase_ == Phase::step) clocks_.wait_for_all();
+          break;
+        case Op::wait_for_all:
+          clocks_.wait_for_all();
           break;
         case Op::load_batch:
           ++micro_batch_;

@@ -32,7 +32,8 @@ double Traffic::sent_bytes(Group group) const {
 double Traffic::data_parallel_psi(double parameters_of_rank) const {
   double elements = 0;
   for (const TrafficEntry& entry : entries) {
-    if (entry.group == Group::data_parallel) elements += program::row_of(entry.collective).ring.passes * entry.elements;
+    if (entry.group == Group::data_parallel)
+      elements += program::row_of(entry.collective).ring.passes * entry.elements;
   }
   return elements / parameters_of_rank;
 }
@@ -45,7 +46,8 @@ Traffic read_traffic(const program::StepProgram& program) {
       const program::Buffer& source = program.buffers[instruction.operands[0].buffer];
       const double bytes =
           times * static_cast<double>(instruction.dims[0]) * static_cast<double>(bytes_of(source.type));
-      (program::class_of(instruction.op) == program::Class::to_device ? traffic.to_device_bytes : traffic.to_host_bytes) += bytes;
+      (program::class_of(instruction.op) == program::Class::to_device ? traffic.to_device_bytes
+                                                                      : traffic.to_host_bytes) += bytes;
       return;
     }
     if (instruction.group == Group::none) return;

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "planner/instructions/table.hpp"
+
 namespace zeroplan::program {
 
 BufferId Builder::buffer(std::string_view name, DataType type, Category category, Elements elements,
@@ -44,6 +46,7 @@ Instruction& Builder::emit(Op op, std::initializer_list<std::int64_t> dims,
                            std::initializer_list<Operand> operands) {
   Instruction& instruction = program_.code.emplace_back();
   instruction.op = op;
+  instruction.stream = usual_stream(class_of(op));
   instruction.flags = flags_;
   std::size_t i = 0;
   for (const std::int64_t dim : dims) instruction.dims[i++] = dim;

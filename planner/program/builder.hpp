@@ -34,13 +34,15 @@ class Builder {
   void acquire_all(BufferId buffer) { memory(Op::acquire_all, at(buffer)); }
   void release_all(BufferId buffer) { memory(Op::release_all, at(buffer)); }
 
-  // Operands of kNoBuffer are kept in their place: an instruction's operands are positional.
+  // Operands of kNoBuffer are kept in their place: an instruction's operands are positional. On the stream that is
+  // usual for its class.
   Instruction& emit(Op op, std::initializer_list<std::int64_t> dims, std::initializer_list<Operand> operands);
   // A collective over `elements`; nothing when the group has one rank. On the compute stream kernels wait for
   // it.
   void collective(Op op, Group group, Elements elements, std::initializer_list<Operand> operands,
-                  std::uint8_t flags = 0, Stream stream = Stream::communication);
+                  std::uint8_t flags = 0, Stream stream = Stream::compute);
 
+  void wait_for_all() { emit(Op::wait_for_all, {}, {}); }
   void phase(Phase phase) { emit(Op::phase, {static_cast<std::int64_t>(phase)}, {}); }
 
   // `body` for `count` layers: layer register + first, + first + step, ... A count of 0 emits nothing.

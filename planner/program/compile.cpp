@@ -56,6 +56,7 @@ class Compiler {
       builder_.times(passes, [&] { micro_batch(true); });
     }
     zero_.step(batch_.scalars);
+    builder_.wait_for_all();
   }
 
  private:

@@ -80,9 +80,7 @@ void emit_column_backward(Builder& builder, const Shapes& shapes, const Linear& 
     return;
   }
   emit_input_gradient(builder, linear, m, dy, dx);
-  emit_tensor_all_reduce(builder, shapes, dx, linear.inputs);
-  Instruction& sum = builder.program().code.back();
-  if (sum.op == Op::all_reduce) sum.flags |= kBeside;
+  emit_tensor_all_reduce(builder, shapes, dx, linear.inputs, Stream::tensor);
   emit_weight_gradient(builder, linear, m, dy, x);
 }
 
@@ -102,8 +100,9 @@ void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand oper
   emit_tensor_all_reduce(builder, shapes, operand, shapes.hidden);
 }
 
-void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand, std::int64_t width) {
-  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * width, {operand});
+void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand, std::int64_t width,
+                            Stream stream) {
+  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * width, {operand}, 0, stream);
 }
 
 }  // namespace zeroplan::program

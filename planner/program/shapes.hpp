@@ -43,7 +43,7 @@ void emit_input_gradient(Builder& builder, const Linear& linear, std::int64_t m,
 
 // Backward of a linear layer whose outputs are divided over tensor-parallel ranks: both gradients, and the
 // sum of the input's over the ranks. Where the engine does so, that sum is on its way while the weight's is
-// computed: it has kBeside then.
+// computed: on Stream::tensor.
 void emit_column_backward(Builder& builder, const Shapes& shapes, const Linear& linear, std::int64_t m,
                           Operand dy, Operand x, Operand dx);
 
@@ -54,6 +54,7 @@ void emit_norm_backward(Builder& builder, const NormParameters& norm, std::int64
 
 // The sum over tensor-parallel ranks of a tokens x hidden tensor, or of one of tokens x `width`.
 void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand);
-void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand, std::int64_t width);
+void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand, std::int64_t width,
+                            Stream stream = Stream::compute);
 
 }  // namespace zeroplan::program

@@ -270,8 +270,7 @@ void ZeroPolicy::gather(const Unit& unit, std::int16_t layer_offset) {
   Operand own = at(unit.parameter, layer_offset);
   if (plan_.offload == Offload::all) {
     own = at(unit.is_opaque() ? unit.weights : parts.weights, layer_offset);
-    builder_.emit(Op::copy_to_device, {unit.partition}, {at(unit.parameter, layer_offset), own}).stream =
-        Stream::copy;
+    builder_.emit(Op::copy_to_device, {unit.partition}, {at(unit.parameter, layer_offset), own});
   } else if (parameter_ != compute_ || partitions_ == 1) {
     // Ranks gather in the type that the model computes in: each converts its own partition first. One rank
     // that keeps its optimizer on the host has nobody to gather from.
@@ -323,13 +322,14 @@ void ZeroPolicy::reduce(const Unit& unit, bool last) {
   if (plan_.offload == Offload::none) {
     builder_.emit(Op::accumulate, {unit.partition}, {own, at(unit.gradient)}).stream = traffic_;
   } else {
-    builder_.emit(Op::accumulate_host, {unit.partition}, {own, at(unit.gradient)}).stream = Stream::copy;
+    builder_.emit(Op::accumulate_host, {unit.partition}, {own, at(unit.gradient)});
   }
 }
 
 void ZeroPolicy::step(BufferId scalars) {
   const bool offload = plan_.offload != Offload::none;
   const Stream stream = offload ? Stream::host : Stream::compute;
+  builder_.wait_for_all();
   builder_.phase(Phase::step);
   Scope scope(builder_);
   for (const Parts& parts : parts_) builder_.acquire_all(parts.fused_gradient);
@@ -348,8 +348,7 @@ void ZeroPolicy::step(BufferId scalars) {
   }
   // Loss and overflow are summed over all data-parallel ranks, and the squared norm where each has a part of
   // it.
-  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 2 + kNormParts : 2, {at(scalars)},
-                      0, Stream::compute);
+  builder_.collective(Op::all_reduce, Group::data_parallel, stage_ >= 1 ? 2 + kNormParts : 2, {at(scalars)});
   builder_.collective(
       Op::all_reduce, Group::tensor_parallel, 1 + kNormParts,
       {at(builder_.view("scalars.norm", scalars, static_cast<Elements>(Scalar::overflow), 1 + kNormParts))});
@@ -377,7 +376,7 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
   const Stream stream = offload ? Stream::host : Stream::compute;
   Operand gradient = at(parts.gradient != kNoBuffer ? parts.gradient : unit.gradient);
   if (host_gradient_ != kNoBuffer) {
-    builder_.emit(Op::copy_to_host, {unit.partition}, {gradient, at(host_gradient_)}).stream = Stream::copy;
+    builder_.emit(Op::copy_to_host, {unit.partition}, {gradient, at(host_gradient_)});
     gradient = at(host_gradient_);
   }
   const Operand own_parameter = at(parts.parameter != kNoBuffer ? parts.parameter : unit.parameter);
@@ -401,11 +400,11 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
 
   if (host_parameter_ != kNoBuffer) {
     // Padding was not updated.
-    builder_.emit(Op::copy_to_device, {unit.owned}, {updated, own_parameter}).stream = Stream::copy;
+    builder_.emit(Op::copy_to_device, {unit.owned}, {updated, own_parameter});
   }
   if (stage_ == 1 || stage_ == 2) {
     builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
-                        {own_parameter, at(unit.parameter)}, 0, Stream::compute);
+                        {own_parameter, at(unit.parameter)});
   }
 }
 

@@ -43,12 +43,11 @@ class Script {
  public:
   predict::StepCosts costs;
 
-  void add(Op op, double seconds, Group group = Group::none, std::uint8_t flags = 0, std::int16_t ahead = 0) {
+  void add(Op op, double seconds, Group group = Group::none, std::int16_t ahead = 0) {
     Instruction instruction;
     instruction.op = op;
     instruction.group = group;
-    instruction.stream = group == Group::none ? Stream::compute : Stream::communication;
-    instruction.flags = flags;
+    instruction.stream = group == Group::data_parallel ? Stream::communication : Stream::compute;
     instruction.operands[1].layer_offset = ahead;
     program_.code.push_back(instruction);
     costs.seconds.push_back(seconds);
@@ -141,7 +140,7 @@ TEST_CASE("time: kernels wait for traffic and copies on their own stream") {
 
   Script beside;
   beside.add(Op::copy_to_host, 2);
-  beside.on(Stream::copy);
+  beside.on(Stream::to_host);
   beside.add(Op::matmul_input_gradient, 4);
   CHECK(beside.run(Phase::backward).at(Ready::compute) == 4);
 }
@@ -153,11 +152,11 @@ TEST_CASE("time: a gather is waited for by the layer that needs it") {
   CHECK(now.run(Phase::forward).at(Ready::compute) == 8);
 
   Script ahead;
-  ahead.add(Op::all_gather, 5, Group::data_parallel);        // this layer
-  ahead.add(Op::all_gather, 5, Group::data_parallel, 0, 1);  // the next, beside it
-  ahead.add(Op::matmul, 3);                                  // from 5 to 8
-  ahead.add(Op::all_gather, 1, Group::data_parallel, 0, 1);  // from 10
-  ahead.add(Op::matmul, 3);                                  // needs what came at 10
+  ahead.add(Op::all_gather, 5, Group::data_parallel);     // this layer
+  ahead.add(Op::all_gather, 5, Group::data_parallel, 1);  // the next, beside it
+  ahead.add(Op::matmul, 3);                               // from 5 to 8
+  ahead.add(Op::all_gather, 1, Group::data_parallel, 1);  // from 10
+  ahead.add(Op::matmul, 3);                               // needs what came at 10
   CHECK(ahead.run(Phase::forward).at(Ready::compute) == 13);
 }
 
@@ -171,7 +170,8 @@ TEST_CASE("time: kernels wait for sums over tensor-parallel ranks, but for those
   const auto beside = [](double kernel) {
     Script script;
     script.add(Op::matmul_input_gradient, 2);
-    script.add(Op::all_reduce, 5, Group::tensor_parallel, program::kBeside);
+    script.add(Op::all_reduce, 5, Group::tensor_parallel);
+    script.on(Stream::tensor);
     script.add(Op::matmul_weight_gradient, kernel);
     script.add(Op::norm_backward, 1);
     return script.run(Phase::backward).at(Ready::compute);

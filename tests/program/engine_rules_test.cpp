@@ -11,6 +11,7 @@ using namespace zeroplan;
 using program::Group;
 using program::Instruction;
 using program::Op;
+using program::Stream;
 
 namespace {
 
@@ -52,7 +53,7 @@ TEST_CASE("sums beside the weight's gradient: the next kernel is it, and touches
   std::int64_t beside = 0;
   test::for_each_executed(program, [&](std::size_t index, const Instruction& instruction, std::int64_t,
                                        std::int64_t, program::Phase phase) {
-    if ((instruction.flags & program::kBeside) == 0) return;
+    if (instruction.stream != Stream::tensor) return;
     ++beside;
     CHECK(instruction.op == Op::all_reduce);
     CHECK(instruction.group == Group::tensor_parallel);
@@ -68,13 +69,12 @@ TEST_CASE("sums beside the weight's gradient: the next kernel is it, and touches
 
   plan.engine.backward_in_place = true;
   for (const Instruction& instruction : program::compile(model, plan).code) {
-    CHECK((instruction.flags & program::kBeside) == 0);
+    CHECK(instruction.stream != Stream::tensor);
   }
 }
 
 TEST_CASE("traffic that runs beside the kernels is on the communication stream, other traffic on theirs") {
   using program::Phase;
-  using program::Stream;
   describe::Plan plan = plan_of("native");
   plan.data_parallel = 2;
   for (const int stage : {0, 1, 2, 3}) {
@@ -103,12 +103,12 @@ TEST_CASE("checkpoints that the engine copies among its kernels are on their str
   plan.partition_activations = plan.offload_activations = true;
   for (const bool beside : {true, false}) {
     plan.engine.overlaps_checkpoint_copies = beside;
-    const program::Stream expected = beside ? program::Stream::copy : program::Stream::compute;
     int copies = 0;
     for (const Instruction& instruction : program::compile(test::small_gpt(), plan).code) {
       if (instruction.op != Op::copy_to_host && instruction.op != Op::copy_to_device) continue;
       ++copies;
-      CHECK(instruction.stream == expected);
+      const Stream own = instruction.op == Op::copy_to_host ? Stream::to_host : Stream::to_device;
+      CHECK(instruction.stream == (beside ? own : Stream::compute));
     }
     CHECK(copies > 0);
   }
