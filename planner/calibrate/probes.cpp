@@ -1,4 +1,3 @@
-#include "planner/instructions/table.hpp"
 #include "planner/calibrate/probes.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "planner/describe/model.hpp"
+#include "planner/instructions/table.hpp"
 #include "planner/program/builder.hpp"
 #include "planner/program/compile.hpp"
 #include "planner/program/zero_policy.hpp"

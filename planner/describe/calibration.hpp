@@ -78,7 +78,7 @@ class CalibratedRates {
   std::int64_t devices_ = 1;
   std::string source_;
   double skew_ = 0;
-  std::vector<MeasuredKernel> kernels_;                // by instruction
+  std::vector<MeasuredKernel> kernels_;                         // by instruction
   std::array<std::uint16_t, program::kOps + 1> first_of_op_{};  // where those of each instruction begin
 };
 

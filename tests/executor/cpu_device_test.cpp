@@ -212,7 +212,8 @@ TEST_CASE("cpu device: operands that are missing, too small or of a wrong type a
   kernel.operands[3] = h.zeros(14, DataType::fp32);
   CHECK(refusal(*device, kernel) == "cpu device: matmul: operand 3 (y) has 14 elements where 15 are needed");
   kernel.operands[3] = h.zeros(15, DataType::int32);
-  CHECK(refusal(*device, kernel) == "cpu device: matmul: operand 3 (y) is int32, expected fp32, fp16 or bf16");
+  CHECK(refusal(*device, kernel) ==
+        "cpu device: matmul: operand 3 (y) is int32, expected fp32, fp16 or bf16");
 
   Kernel rotary;
   rotary.op = Op::rotary_forward;
