@@ -126,7 +126,7 @@ std::string_view name_of(describe::Norm value) {
   return at(std::array<std::string_view, 2>{"layer_norm", "rms_norm"}, value);
 }
 std::string_view name_of(describe::Activation value) {
-  return at(std::array<std::string_view, 3>{"gelu", "silu", "relu"}, value);
+  return at(std::array<std::string_view, 4>{"gelu", "gelu_tanh", "silu", "relu"}, value);
 }
 std::string_view name_of(describe::Position value) {
   return at(std::array<std::string_view, 5>{"learned", "rotary", "alibi", "relative_bias", "none"}, value);

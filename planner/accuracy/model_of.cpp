@@ -52,6 +52,7 @@ void take_block(Model& model, Block block) {
       model.activation = describe::Activation::relu;
       break;
     case Block::mpt:
+      model.activation = describe::Activation::gelu;
       model.biases = describe::Bias::none;
       model.norm_bias = false;
       break;

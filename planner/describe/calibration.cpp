@@ -95,8 +95,8 @@ const MeasuredKernel* CalibratedRates::find(const KernelKind& kind) const {
 }
 
 const std::vector<std::string>& activation_names() {
-  static const std::vector<std::string> names{"gelu",       "silu",       "relu",
-                                              "gated_gelu", "gated_silu", "gated_relu"};
+  static const std::vector<std::string> names{"gelu",       "gelu_tanh",       "silu",       "relu",
+                                              "gated_gelu", "gated_gelu_tanh", "gated_silu", "gated_relu"};
   return names;
 }
 

@@ -103,6 +103,21 @@ void read_window(MapReader& config, Model& model, AttentionWindow::Kind kind, st
   if (seen > 0 && any_windowed) model.window = std::move(window);
 }
 
+void read_layers_without_rotary(MapReader& config, Model& model) {
+  const Value* rotated = config.list("no_rope_layers");
+  if (rotated == nullptr || rotated->items.empty()) return;
+  if (static_cast<std::int64_t>(rotated->items.size()) != model.layers) {
+    config.problem("no_rope_layers", "expected 0 or 1 for each of num_hidden_layers");
+    return;
+  }
+  if (model.window.kind == AttentionWindow::Kind::none || config.has("layer_types")) return;
+  model.window.full_layers.clear();
+  for (std::size_t i = 0; i < rotated->items.size(); ++i) {
+    if (rotated->items[i].text == "0") model.window.full_layers.push_back(static_cast<std::int32_t>(i));
+  }
+  if (static_cast<std::int64_t>(model.window.full_layers.size()) == model.layers) model.window = {};
+}
+
 void read_late_window(MapReader& config, Model& model, std::int64_t first_layers) {
   if (!flag_or(config, "use_sliding_window", false)) return;
   const std::int64_t first = config.integer("max_window_layers", 0, kMaxLayers).value_or(first_layers);

@@ -211,6 +211,7 @@ void read_llama4(MapReader& config, std::string_view, Model& model) {
   read_norm_epsilon(config, model, "rms_norm_eps", 1e-5);
   read_window(config, model, Window::chunked, "attention_chunk_size", 8192,
               size_or(config, "no_rope_layer_interval", 4, kMaxLayers));
+  read_layers_without_rotary(config, model);
   model.rotary_in_windows_only = model.window.kind == Window::chunked;
   MixtureOfExperts experts;
   experts.experts = required_size(config, {"num_local_experts"}, kMaxExperts);

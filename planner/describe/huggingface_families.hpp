@@ -52,6 +52,8 @@ void read_rotary(MapReader& config, Model& model, double base = 10000, double fr
 void read_rotary_dims(MapReader& config, Model& model, std::int64_t dims);
 // The base of windowed layers; after the window was read.
 void read_window_rotary(MapReader& config, Model& model, std::string_view key, double base);
+// no_rope_layers, of Llama 4: 0 for each layer that has neither rotary positions nor a window. Behind read_window.
+void read_layers_without_rotary(MapReader& config, Model& model);
 void read_norm_epsilon(MapReader& config, Model& model, std::string_view key, double fallback);
 // The window of `key`, `size` where the file leaves it out and none where it says null or `size` is 0, in the
 // layers that layer_types says; without that in all but every `full_every`-th (0: in all).

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "planner/describe/check_model.hpp"
@@ -27,6 +29,25 @@ std::optional<std::int64_t> first_size(MapReader& config, std::initializer_list<
   }
   return first;
 }
+
+struct NamedActivation {
+  std::string_view name;
+  Activation activation;
+};
+
+// transformers' activations.py: which of its names are the exact GELU, and which its tanh form.
+constexpr NamedActivation kActivations[] = {
+    {"gelu", Activation::gelu},
+    {"gelu_python", Activation::gelu},
+    {"gelu_new", Activation::gelu_tanh},
+    {"gelu_fast", Activation::gelu_tanh},
+    {"gelu_accurate", Activation::gelu_tanh},
+    {"gelu_pytorch_tanh", Activation::gelu_tanh},
+    {"gelu_python_tanh", Activation::gelu_tanh},
+    {"silu", Activation::silu},
+    {"swish", Activation::silu},
+    {"relu", Activation::relu},
+};
 
 }  // namespace
 
@@ -58,15 +79,14 @@ bool is_null(MapReader& config, std::string_view key) {
 
 void read_activation(MapReader& config, std::string_view key, std::string_view fallback, Model& model) {
   const std::string name = config.string(key).value_or(std::string(fallback));
-  if (name.find("gelu") != std::string::npos) {
-    model.activation = Activation::gelu;
-  } else if (name == "silu" || name == "swish") {
-    model.activation = Activation::silu;
-  } else if (name == "relu") {
-    model.activation = Activation::relu;
-  } else {
-    config.problem(key, "found " + quoted(name) + ", expected a gelu, silu or relu");
+  const auto* found = std::find_if(std::begin(kActivations), std::end(kActivations),
+                                   [&](const NamedActivation& known) { return known.name == name; });
+  if (found == std::end(kActivations)) {
+    config.problem(key, "found " + quoted(name) +
+                            ", expected gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, silu or relu");
+    return;
   }
+  model.activation = found->activation;
 }
 
 void read_sizes(MapReader& config, Model& model) {

@@ -131,6 +131,7 @@ void read_bloom(MapReader& config, std::string_view, Model& model) {
   model.max_sequence = size_or(config, "seq_length", 0, kMaxSequence);
   read_head_dim(config, model);
   model.position = Position::alibi;
+  model.activation = Activation::gelu_tanh;  // its own; no key says it
   read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
   add_extra(model, "embedding_norm", Per::model, 2 * model.hidden);
   read_tied(config, model, true);
@@ -160,7 +161,11 @@ void read_falcon(MapReader& config, std::string_view, Model& model) {
   }
   model.biases = flag_or(config, "bias", false) ? Bias::all : Bias::none;
   model.position = flag_or(config, "alibi", false) ? Position::alibi : Position::rotary;
-  if (model.position == Position::rotary) read_rotary(config, model);
+  if (model.position == Position::rotary) {
+    read_rotary(config, model);
+  } else {
+    for (const char* key : {"rope_theta", "rope_scaling", "rope_parameters"}) config.ignore(key);
+  }
   read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
   read_tied(config, model, true);
 }
@@ -190,6 +195,7 @@ void read_mpt(MapReader& config, std::string_view, Model& model) {
   model.kv_heads = model.heads;
   model.vocabulary = required_size(config, {"vocab_size"}, kMaxVocabulary);
   model.ffn = size_or(config, "expansion_ratio", 4, 64) * model.hidden;
+  model.activation = Activation::gelu;  // no key says it
   read_head_dim(config, model);
   const std::int64_t sequence = size_or(config, "max_seq_len", 2048, kMaxPositionRows);
   read_norm_epsilon(config, model, "layer_norm_epsilon", 1e-5);
@@ -263,7 +269,9 @@ void read_t5(MapReader& config, std::string_view type, Model& model) {
   const std::string projection =
       config.string("feed_forward_proj").value_or(type == "mt5" ? "gated-gelu" : "relu");
   model.gated_ffn = projection.starts_with("gated-");
-  if (projection.ends_with("gelu")) {
+  if (projection == "gated-gelu") {  // transformers takes gelu_new for this name
+    model.activation = Activation::gelu_tanh;
+  } else if (projection.ends_with("gelu")) {
     model.activation = Activation::gelu;
   } else if (projection.ends_with("silu")) {
     model.activation = Activation::silu;

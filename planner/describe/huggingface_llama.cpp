@@ -83,7 +83,7 @@ void read_gemma(MapReader& config, std::string_view type, Model& model) {
   model.head_dim = size_or(config, "head_dim", 256, kMaxHeadDim);
   model.max_sequence = size_or(config, "max_position_embeddings", third ? 131072 : 8192, kMaxSequence);
   model.gated_ffn = true;
-  model.activation = Activation::gelu;
+  read_activation(config, "hidden_activation", "gelu_pytorch_tanh", model);
   model.position = Position::rotary;
   model.norm = Norm::rms_norm;
   model.norms_per_layer = first ? 2 : 4;

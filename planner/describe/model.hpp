@@ -16,7 +16,9 @@ namespace zeroplan::describe {
 
 enum class Architecture { decoder, encoder_decoder };
 enum class Norm { layer_norm, rms_norm };
-enum class Activation { gelu, silu, relu };
+// gelu: x times the normal distribution's function at x. gelu_tanh: its tanh form (arXiv 1606.08415, Section 2),
+// at most 5e-4 from it, as GPT-2, Gemma and Megatron-LM compute it.
+enum class Activation { gelu, gelu_tanh, silu, relu };
 enum class Position { learned, rotary, alibi, relative_bias, none };
 enum class Bias { none, qkv, qkvo, all };
 enum class QueryKeyNorm { none, head, full };
@@ -80,7 +82,7 @@ struct Model {
   std::int64_t head_dim = 0;
   std::int64_t ffn = 0;  // 0 where every layer is an expert layer
   bool gated_ffn = false;
-  Activation activation = Activation::gelu;
+  Activation activation = Activation::gelu_tanh;
   std::int64_t vocabulary = 0;
   std::int64_t max_sequence = 0;  // 0: not stated
   Position position = Position::learned;

@@ -231,7 +231,7 @@ void read_shape(MapReader& map, Model& model) {
     map.problem("ffn", "every layer has experts, so no MLP has this width; expert_ffn is theirs");
   }
   model.gated_ffn = required_boolean(map, "gated_ffn");
-  model.activation = required_choice<Activation>(map, "activation", {"gelu", "silu", "relu"});
+  model.activation = required_choice<Activation>(map, "activation", {"gelu", "gelu_tanh", "silu", "relu"});
   model.vocabulary = required(map, "vocabulary", 1, kMaxVocabulary, "the rows of the token embedding");
   model.embedding_width = map.integer("embedding_width", 1, kMaxHidden).value_or(0);
   model.tied_embeddings = required_boolean(map, "tied_embeddings");

@@ -126,7 +126,16 @@ struct Operand {
   std::int16_t layer_offset = 0;
 };
 
-enum class ActivationKind : std::uint32_t { gelu, silu, relu, gated_gelu, gated_silu, gated_relu };
+enum class ActivationKind : std::uint32_t {
+  gelu,
+  gelu_tanh,
+  silu,
+  relu,
+  gated_gelu,
+  gated_gelu_tanh,
+  gated_silu,
+  gated_relu
+};
 constexpr bool is_gated(ActivationKind kind) { return kind >= ActivationKind::gated_gelu; }
 
 enum Flag : std::uint8_t {

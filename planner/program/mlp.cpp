@@ -12,6 +12,8 @@ std::uint32_t activation_kind(const Model& model) {
   switch (model.activation) {
     case describe::Activation::gelu:
       return static_cast<std::uint32_t>(gated ? ActivationKind::gated_gelu : ActivationKind::gelu);
+    case describe::Activation::gelu_tanh:
+      return static_cast<std::uint32_t>(gated ? ActivationKind::gated_gelu_tanh : ActivationKind::gelu_tanh);
     case describe::Activation::silu:
       return static_cast<std::uint32_t>(gated ? ActivationKind::gated_silu : ActivationKind::silu);
     case describe::Activation::relu:

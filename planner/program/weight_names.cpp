@@ -46,7 +46,9 @@ bool is_plain(const Model& model) {
 bool is_gpt2(const Model& model) {
   return model.position == describe::Position::learned && model.norm == describe::Norm::layer_norm &&
          model.norm_bias && model.biases == describe::Bias::all && !model.gated_ffn &&
-         model.activation == describe::Activation::gelu && model.kv_heads == model.heads;
+         (model.activation == describe::Activation::gelu_tanh ||
+          model.activation == describe::Activation::gelu) &&
+         model.kv_heads == model.heads;
 }
 
 bool is_llama(const Model& model) {

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "planner/describe/model.hpp"
 
 using namespace zeroplan;
@@ -17,6 +19,11 @@ Model read(const std::string& type, const std::string& keys) {
     "vocab_size": 1000, "tie_word_embeddings": false)" +
                                                 keys + "}",
                                             "config.json"));
+}
+
+bool notes_name(const Model& model, const std::string& key) {
+  return std::any_of(model.notes.begin(), model.notes.end(),
+                     [&](const std::string& note) { return note.find(key) != std::string::npos; });
 }
 
 std::string errors(const std::string& type, const std::string& keys) {
@@ -116,4 +123,70 @@ TEST_CASE("GPT-J turns a part of its heads") {
   CHECK(read_gptj(R"(, "rotary_dim": 128)").rotary_fraction == 0.5);
   CHECK(read_gptj("").rotary_fraction == 0.25);
   CHECK(read_gptj(R"(, "rotary_dim": null)").rotary_fraction == 1);
+}
+
+// transformers' activations.py and models: "gelu" is torch's exact one.
+TEST_CASE("which GELU: the exact one or its tanh form, by the names of transformers") {
+  for (const char* name : {"gelu", "gelu_python"}) {
+    CHECK(read("gpt_neox", std::string(R"(, "hidden_act": ")") + name + "\"").activation == Activation::gelu);
+  }
+  for (const char* name : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_accurate"}) {
+    CHECK(read("gpt_neox", std::string(R"(, "hidden_act": ")") + name + "\"").activation ==
+          Activation::gelu_tanh);
+  }
+  // Another function, 0.02 from both.
+  CHECK(errors("gpt_neox", R"(, "hidden_act": "quick_gelu")").find("expected gelu, gelu_new") !=
+        std::string::npos);
+
+  // What they are without a key.
+  CHECK(read("gpt_neox", "").activation == Activation::gelu);
+  CHECK(read("phi", "").activation == Activation::gelu_tanh);
+  CHECK(read("starcoder2", "").activation == Activation::gelu_tanh);
+  CHECK(read("gpt2", R"(, "n_embd": 256, "n_layer": 8, "n_head": 4)").activation == Activation::gelu_tanh);
+  CHECK(read("falcon", "").activation == Activation::gelu);
+  CHECK(read("bloom", R"(, "n_layer": 8, "n_head": 4)").activation == Activation::gelu_tanh);
+  CHECK(read("mpt", R"(, "d_model": 256, "n_layers": 8, "n_heads": 4)").activation == Activation::gelu);
+
+  // Gemma's first files say "gelu" in hidden_act, which the model passes over.
+  for (const char* type : {"gemma", "gemma2", "gemma3_text"}) {
+    const Model gemma = read(type, R"(, "hidden_act": "gelu")");
+    CHECK(gemma.activation == Activation::gelu_tanh);
+    CHECK(gemma.notes.empty());
+    CHECK(read(type, R"(, "hidden_activation": "gelu")").activation == Activation::gelu);
+    CHECK(read(type, R"(, "hidden_activation": null)").activation == Activation::gelu_tanh);
+  }
+  const std::string t5 = R"(, "d_model": 256, "num_layers": 8, "num_heads": 4, "d_ff": 512)";
+  CHECK(read("t5", t5 + R"(, "feed_forward_proj": "gated-gelu")").activation == Activation::gelu_tanh);
+  CHECK(read("t5", t5 + R"(, "feed_forward_proj": "gelu")").activation == Activation::gelu);
+  CHECK(read("mt5", t5).activation == Activation::gelu_tanh);
+}
+
+TEST_CASE("Llama 4's layers without rotary positions, by their interval or one by one") {
+  const std::string experts = R"(, "num_local_experts": 8, "intermediate_size_mlp": 512)";
+  const Model fourth = read("llama4_text", experts);
+  CHECK(fourth.rotary_in_windows_only);
+  CHECK(fourth.window.full_layers == Layers{3, 7});
+  CHECK(read("llama4_text", experts + R"(, "no_rope_layers": [])").window.full_layers ==
+        fourth.window.full_layers);
+  const Model listed = read("llama4_text", experts + R"(, "no_rope_layers": [1, 0, 1, 1, 1, 0, 1, 1])");
+  CHECK(listed.window.full_layers == Layers{1, 5});
+  CHECK(!notes_name(listed, "no_rope_layers"));
+  CHECK(errors("llama4_text", experts + R"(, "no_rope_layers": [1, 0])").find("no_rope_layers") !=
+        std::string::npos);
+}
+
+TEST_CASE("a key that says nothing about the model in hand is passed over for the right reason") {
+  // Falcon with ALiBi turns nothing, so its rotary base means nothing.
+  const Model falcon =
+      read("falcon", R"(, "alibi": true, "rope_theta": 20000.0, "rope_scaling": {"type": "linear"})");
+  CHECK(!notes_name(falcon, "rope"));
+  const Model opt = read("opt", R"(, "ffn_dim": 512, "rope_theta": 5e5, "rms_norm_eps": 1e-6)");
+  REQUIRE(opt.notes.size() >= 2);
+  for (const char* key : {"rope_theta", "rms_norm_eps"}) {
+    const auto names = [&](const std::string& note) {
+      return note.find(std::string(key) + ": found ") != std::string::npos &&
+             note.find("this model_type has no such key") != std::string::npos;
+    };
+    CHECK(std::any_of(opt.notes.begin(), opt.notes.end(), names));
+  }
 }

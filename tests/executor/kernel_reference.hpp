@@ -64,6 +64,9 @@ inline double activation(program::ActivationKind kind, double x) {
   switch (kind) {
     case ActivationKind::gelu:
     case ActivationKind::gated_gelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case ActivationKind::gelu_tanh:
+    case ActivationKind::gated_gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
     case ActivationKind::silu:
     case ActivationKind::gated_silu:

@@ -41,7 +41,7 @@ const std::vector<PytorchReference>& references() {
       reference_of("gemma", kLlamaBlock, R"(heads: 4
 kv_heads: 2
 head_dim: 8
-activation: gelu
+activation: gelu_tanh
 tied_embeddings: true
 position: rotary
 norms_per_layer: 4
@@ -71,7 +71,7 @@ attention_window: {kind: chunked, size: 4, full_every: 3}
 )"),
       reference_of("bloom", kGptBlock, R"(heads: 6
 head_dim: 4
-activation: gelu
+activation: gelu_tanh
 tied_embeddings: true
 position: alibi
 )"),

@@ -274,7 +274,7 @@ inline KernelTable kernel_table() {
     for (const std::int64_t head_dim : {2, 6, 34}) {
       add("rotary" + suffix, [=](Device& d) { check_rotary(d, head_dim, type); });
     }
-    for (int kind = 0; kind < 6; ++kind) {
+    for (int kind = 0; kind < 8; ++kind) {
       for (const auto& [rows, width] : {std::pair{1, 1}, {3, 17}, {17, 7}}) {
         add("activation" + suffix, [=, rows = rows, width = width](Device& d) {
           check_activation(d, static_cast<ActivationKind>(kind), rows, width, type);

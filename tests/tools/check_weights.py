@@ -107,16 +107,19 @@ def joined(x):
     return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
 
 
-def gpt2_logits(w, tokens):
+def gelu_new(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def gpt2_logits(w, tokens, activation=gelu_new):
     norm = lambda x, name: torch.nn.functional.layer_norm(x, (HIDDEN,), w[name + ".weight"], w[name + ".bias"], 1e-5)
     conv = lambda x, name: x @ w[name + ".weight"] + w[name + ".bias"]  # Conv1D
-    gelu_new = lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][: tokens.shape[1]]
     for i in range(LAYERS):
         h = f"transformer.h.{i}."
         q, k, v = conv(norm(x, h + "ln_1"), h + "attn.c_attn").split(HIDDEN, dim=2)
         x = x + conv(joined(attention(heads_of(q, HEADS), heads_of(k, HEADS), heads_of(v, HEADS))), h + "attn.c_proj")
-        x = x + conv(gelu_new(conv(norm(x, h + "ln_2"), h + "mlp.c_fc")), h + "mlp.c_proj")
+        x = x + conv(activation(conv(norm(x, h + "ln_2"), h + "mlp.c_fc")), h + "mlp.c_proj")
     return norm(x, "transformer.ln_f") @ w["transformer.wte.weight"].t()
 
 
@@ -191,6 +194,10 @@ def cases():
     yield "GPT-2", gpt2, gpt2_weights(), gpt2_logits, "F32", ""
     yield "GPT-2, names without transformer.", gpt2, gpt2_weights(), gpt2_logits, "F32", "bare"
     yield "GPT-2, BF16 in three files", gpt2, gpt2_weights(), gpt2_logits, "BF16", "sharded"
+    exact = {"model_type": "gpt2", "n_embd": HIDDEN, "n_layer": LAYERS, "n_head": HEADS, "n_inner": FFN,
+             "vocab_size": VOCABULARY, "n_positions": SEQUENCE, "activation_function": "gelu"}
+    yield ("GPT-2 with the exact GELU", exact, gpt2_weights(),
+           lambda w, t: gpt2_logits(w, t, torch.nn.functional.gelu), "F32", "")
     llama = llama_config("llama")
     yield "Llama", llama, llama_weights(HEADS), lambda w, t: llama_logits(w, t, HEADS), "F32", ""
     mistral = llama_config("mistral", num_key_value_heads=2, sliding_window=None)

@@ -8,8 +8,23 @@ using program::ActivationKind;
 
 namespace {
 
-// y = act(x) and its slope. GELU in its tanh form: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+// y = act(x) and its slope.
+
+// x P(x), P the normal distribution's function; its slope is P(x) + x p(x), p the density.
 struct Gelu {
+  ZEROPLAN_INLINE static float value(float x) {
+    const float tail = normal_tail(x, normal_bell(x));
+    return x * (x < 0 ? tail : 1.0F - tail);
+  }
+  ZEROPLAN_INLINE static float slope(float x) {
+    const float bell = normal_bell(x);
+    const float tail = normal_tail(x, bell);
+    return (x < 0 ? tail : 1.0F - tail) + x * bell * 0.398942280F;
+  }
+};
+
+// The tanh form: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+struct GeluTanh {
   ZEROPLAN_INLINE static float twice_u(float x) { return 1.59576912F * (x + 0.044715F * x * x * x); }
   ZEROPLAN_INLINE static float value(float x) { return x * sigmoid(twice_u(x)); }
   ZEROPLAN_INLINE static float slope(float x) {
@@ -80,12 +95,16 @@ void with_activation(const Kernel& kernel, const Body& body) {
   switch (static_cast<ActivationKind>(kernel.extra)) {
     case ActivationKind::gelu:
       return body(Gelu{}, false);
+    case ActivationKind::gelu_tanh:
+      return body(GeluTanh{}, false);
     case ActivationKind::silu:
       return body(Silu{}, false);
     case ActivationKind::relu:
       return body(Relu{}, false);
     case ActivationKind::gated_gelu:
       return body(Gelu{}, true);
+    case ActivationKind::gated_gelu_tanh:
+      return body(GeluTanh{}, true);
     case ActivationKind::gated_silu:
       return body(Silu{}, true);
     case ActivationKind::gated_relu:

@@ -37,7 +37,7 @@ struct CpuOptions {
 //                          rotary_base^(-2 i / head_dim)
 //   log-sum-exp, row dots  {tokens, heads}
 //   scores                 {sequences, heads, sequence, sequence}
-//   GELU                   its tanh form, as GPT-2 has (arXiv 1606.08415, Section 2)
+//   GELU                   exact, and its tanh form (arXiv 1606.08415, Section 2)
 //   positions              token modulo Kernel::extra, the sequence's length, in embedding_* and rotary_*
 //   ignored targets        below 0: their {sum, target logit} is {0, 0}
 //   skipped update         gradient_to_fp32 writes NaN everywhere when a rank had an overflow, and

@@ -55,6 +55,25 @@ ZEROPLAN_INLINE inline float largest(const float* values, Elements count) {
 
 ZEROPLAN_INLINE inline float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
 
+// e^(-x^2 / 2).
+ZEROPLAN_INLINE inline float normal_bell(float x) { return exponential(-0.5F * x * x); }
+
+// The part of a normal distribution beyond |x|, of x and normal_bell(x): bell t Q(t), t = 1 / (1 + 0.26 |x|), with a
+// polynomial that was fitted to it for the least relative error, 2.5e-8.
+ZEROPLAN_INLINE inline float normal_tail(float x, float bell) {
+  const float t = 1.0F / (1.0F + 0.26F * (x < 0 ? -x : x));
+  float series = 0.0305047832F;
+  series = series * t - 0.152828364F;
+  series = series * t + 0.251490408F;
+  series = series * t - 0.150948032F;
+  series = series * t + 0.16094726F;
+  series = series * t + 0.0510279174F;
+  series = series * t + 0.103030197F;
+  series = series * t + 0.103016758F;
+  series = series * t + 0.103759059F;
+  return bell * t * series;
+}
+
 // cap tanh(x / cap). Below a half, where 1 - 2 / (e^2x + 1) would cancel, by its series to x^13.
 ZEROPLAN_INLINE inline float soft_capped(float x, float cap) {
   const float t = x / cap;

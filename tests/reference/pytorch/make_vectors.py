@@ -46,7 +46,7 @@ PLAIN = {
     "rotary_base": 10000.0, "rotary_fraction": 1, "rotary_scaling": None, "window_base": 0, "windows_only": False,
     "query_key_norm": "none", "norm_placement": "before", "window": None, "window_size": 0, "full_every": 0,
 }
-GPT_BLOCK = {"norm": "layer_norm", "biases": True, "gated": False, "activation": "gelu", "position": "learned",
+GPT_BLOCK = {"norm": "layer_norm", "biases": True, "gated": False, "activation": "gelu_tanh", "position": "learned",
              "tied": True}
 GPT = PLAIN | GPT_BLOCK | {
     "name": "gpt", "hidden": 20, "layers": 3, "heads": 4, "kv_heads": 4, "head_dim": 5, "ffn": 54}
@@ -54,13 +54,13 @@ LLAMA = PLAIN | {"name": "llama", "hidden": 32, "layers": 2, "heads": 4, "kv_hea
 SMALL = {"hidden": 16, "layers": 3, "heads": 4, "kv_heads": 4, "head_dim": 8, "ffn": 24}
 # Gemma 2 and 3: windows by turns with a base of their own, caps, scales, norms on both sides.
 GEMMA = PLAIN | SMALL | {
-    "name": "gemma", "kv_heads": 2, "activation": "gelu", "tied": True, "norms_per_layer": 4, "norm_epsilon": 1e-6,
+    "name": "gemma", "kv_heads": 2, "activation": "gelu_tanh", "tied": True, "norms_per_layer": 4, "norm_epsilon": 1e-6,
     "norm_weight_offset": 1, "scaled_embeddings": True, "attention_scale_dim": 5, "attention_soft_cap": 0.5,
     "logits_soft_cap": 0.75, "rotary_base": 500000.0, "window_base": 100.0, "window": "sliding", "window_size": 4,
     "full_every": 2}
-# GPT-NeoX's parallel block and partial rotary positions, with Llama 3's scaling of them, in Llama 4's chunks.
+# Pythia's parallel block, exact GELU and partial rotary positions, with Llama 3's scaling of them, in Llama 4's chunks.
 NEOX = PLAIN | GPT_BLOCK | SMALL | {
-    "name": "neox", "position": "rotary", "tied": False, "parallel_block": True, "norm_epsilon": 1e-3,
+    "name": "neox", "activation": "gelu", "position": "rotary", "tied": False, "parallel_block": True, "norm_epsilon": 1e-3,
     "rotary_fraction": 0.5, "rotary_base": 50.0, "rotary_scaling": ("llama3", 8.0, 1.0, 4.0, 24), "windows_only": True,
     "window": "chunked", "window_size": 4, "full_every": 3}
 # BLOOM's ALiBi, of a number of heads that is no power of two.
@@ -249,8 +249,8 @@ def loss_of(model, weights, tokens, targets):
         return project("attention.output", layer, (probabilities @ value).transpose(1, 2).flatten(-2))
 
     def activation(x):
-        if model["activation"] == "gelu":
-            return gelu(x, approximate="tanh")
+        if model["activation"].startswith("gelu"):
+            return gelu(x, approximate="tanh" if model["activation"] == "gelu_tanh" else "none")
         return silu(x) if model["activation"] == "silu" else relu(x)
 
     def mlp(layer, x):
