@@ -242,7 +242,9 @@ TEST_CASE("N25: the estimator's arithmetic and DeepSpeed's own stand side by sid
       {"--engine deepspeed --zero 2 --dtype fp16", 2 + 18.0 / 8},
       {"--engine deepspeed --zero 1 --dtype fp16", 4 + 16.0 / 8},
       {"--engine deepspeed --zero 2 --dtype fp32", 4 + 12.0 / 8}};
-  for (const auto& [plan, bytes] : right) {
+  for (const auto& one : right) {
+    const auto& plan = one.first;
+    const auto& bytes = one.second;
     CAPTURE(plan);
     CHECK(states_bytes(fit_json(model + plan, 5)) == doctest::Approx(bytes * kParameters).epsilon(1e-6));
   }
