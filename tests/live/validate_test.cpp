@@ -106,7 +106,7 @@ TEST_CASE("N19: a file of full sharding with mixed precision runs, and moves wha
   const std::string file = "-f '" ZEROPLAN_TEST_DATA "/reports/N19_full_shard.yaml' ";
   for (const char* more : {"", "--dtype fp16 ", "--gpus 4 --tp 2 "}) {
     CAPTURE(more);
-    const CommandResult result = run_shell(kProgram + model + file + more + "-o json");
+    const CommandResult result = run_shell(fmt::format("{}{}{}{}-o json", kProgram, model, file, more));
     CAPTURE(result.err);
     REQUIRE(result.exit_code == 0);
     const json record = json::parse(result.out);
