@@ -15,7 +15,6 @@ namespace {
 using program::Buffer;
 using program::Category;
 using program::Group;
-using program::Op;
 
 constexpr std::string_view kCategoryPrefix = "by_category_bytes.";
 

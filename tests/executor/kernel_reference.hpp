@@ -113,7 +113,7 @@ struct AttentionResult {
 };
 
 // Queries and keys from `query_key` (rows of query and key heads) unless it is empty.
-inline AttentionResult attention(const Values& packed, const Values& query_key, AttentionShape s) {
+inline AttentionResult attention(const Values& packed, const Values& query_key, const AttentionShape& s) {
   AttentionResult result{Values(index(s.tokens() * s.context())), Values(index(s.tokens() * s.heads)),
                          Values(index(s.squares()), -std::numeric_limits<double>::infinity()),
                          Values(index(s.squares()))};
