@@ -10,7 +10,6 @@
 // pair of sums cross ranks.
 namespace zeroplan::executor::cpu {
 
-using program::DataType;
 using program::Scalar;
 
 namespace {

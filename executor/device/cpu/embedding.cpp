@@ -6,8 +6,6 @@
 
 namespace zeroplan::executor::cpu {
 
-using program::DataType;
-
 namespace {
 
 struct Embedding {
