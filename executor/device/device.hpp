@@ -59,7 +59,7 @@ class Device {
   virtual std::byte* allocate(Bytes bytes, program::Space space) = 0;
   virtual void deallocate(std::byte* block, Bytes bytes, program::Space space) = 0;
 
-  // Runs every instruction from fill_zero to scale_update (step_program.hpp says what each does). Throws
+  // Runs every instruction from fill_zero to scale_update (planner/instructions/table.hpp says what each does). Throws
   // DeviceError for an instruction or a type that the device does not have.
   virtual void execute(const Kernel& kernel, const StepSettings& settings, program::Stream stream) = 0;
 

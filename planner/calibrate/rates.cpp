@@ -120,9 +120,7 @@ std::vector<describe::AttainedCollective> collective_tables(const Probe& probe, 
         static_cast<double>(instruction.dims[0]) * static_cast<double>(program::bytes_of(whole.type));
     describe::AttainedCollective& table = tables[instruction.op];
     if (table.busbw_gbytes_per_s.empty()) {
-      table.collective = instruction.op == Op::all_gather       ? describe::Collective::all_gather
-                         : instruction.op == Op::reduce_scatter ? describe::Collective::reduce_scatter
-                                                                : describe::Collective::all_reduce;
+      table.collective = describe::collective_of(instruction.op);
       table.devices = probe.program.data_parallel.size;
       table.type = whole.type;
       table.first_bytes = bytes;

@@ -7,6 +7,7 @@
 
 #include "planner/describe/calibration.hpp"
 #include "planner/describe/document.hpp"
+#include "planner/instructions/table.hpp"
 #include "planner/units.hpp"
 
 // The machine: a device (GPU or CPU), a node of some of them, a cluster of nodes. Read from
@@ -63,10 +64,28 @@ struct AttainedMatmul {
 enum class Collective { all_reduce, all_gather, reduce_scatter };
 // As files have them, in the order of the enumeration.
 const std::vector<std::string>& collective_names();
+// The instruction, and the collective whose measurements stand for an instruction: a broadcast is gathered.
+constexpr program::Op op_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return program::Op::all_reduce;
+    case Collective::reduce_scatter:
+      return program::Op::reduce_scatter;
+    case Collective::all_gather:
+      break;
+  }
+  return program::Op::all_gather;
+}
+constexpr Collective collective_of(program::Op op) {
+  for (const Collective one : {Collective::all_reduce, Collective::reduce_scatter}) {
+    if (op_of(one) == op) return one;
+  }
+  return Collective::all_gather;
+}
 // What each of n ranks sends in a ring, over the bytes of the whole vector; nccl-tests' bus bandwidth is that
 // by the time.
 constexpr double ring_share(Collective collective, double n) {
-  return (collective == Collective::all_reduce ? 2 : 1) * (n - 1) / n;
+  return program::sent_over_ring(op_of(collective), 1, n);
 }
 
 // What a collective reached, at sizes of the whole vector that double from `first_bytes` on. Bus bandwidth is

@@ -106,8 +106,8 @@ enum class Role : std::uint8_t { none, in, out, io };
 
 // Which types an operand may have.
 enum class Types : std::uint8_t {
-  real,     // fp32, fp16, bf16
-  fp32,     //
+  real,  // fp32, fp16, bf16
+  fp32,
   indices,  // int32
   bytes,    // uint8
   any,
@@ -155,8 +155,6 @@ constexpr OperandRow indices(OperandRow row) { return of_types(Types::indices, r
 constexpr OperandRow bytes(OperandRow row) { return of_types(Types::bytes, row); }
 constexpr OperandRow any_type(OperandRow row) { return of_types(Types::any, row); }
 
-constexpr bool reads(Role role) { return role == Role::in || role == Role::io; }
-constexpr bool writes(Role role) { return role == Role::out || role == Role::io; }
 // ---- products ----
 
 // Matrix products of one instruction, each of 2 m n k operations, or of 2 sequences sequence^2 heads head_dim.

@@ -233,13 +233,13 @@ double kernel_seconds(const KernelRates& rates, const StepProgram& program, cons
       return seconds;
   }
   const auto dim = [&](std::size_t i) { return static_cast<double>(instruction.dims[i]); };
-  const double bytes = moved_bytes(program, instruction);
-  const double seconds_of_bytes = bytes / rates.memory_bytes_per_s;
+  const auto seconds_of_bytes = [&] { return moved_bytes(program, instruction) / rates.memory_bytes_per_s; };
   const program::InstructionRow& row = program::row_of(instruction.op);
   switch (row.cost) {
     case Cost::linear_product: {
       const std::size_t inner = row.products.inner;
-      return product_seconds(rates, 1, dim(inner == 0 ? 1 : 0), dim(inner == 2 ? 1 : 2), dim(inner), bytes);
+      return product_seconds(rates, 1, dim(inner == 0 ? 1 : 0), dim(inner == 2 ? 1 : 2), dim(inner),
+                             moved_bytes(program, instruction));
     }
     case Cost::fused_attention:
       return fused_attention_seconds(rates, program, instruction);
@@ -247,14 +247,14 @@ double kernel_seconds(const KernelRates& rates, const StepProgram& program, cons
       return attention_product_seconds(rates, program, instruction);
     case Cost::elementwise:
     case Cost::softmax:
-      return rates.elementwise_factor * kernel_launches(rates, instruction) * seconds_of_bytes;
+      return rates.elementwise_factor * kernel_launches(rates, instruction) * seconds_of_bytes();
     case Cost::loss:
-      return rates.loss_factor * seconds_of_bytes;
+      return rates.loss_factor * seconds_of_bytes();
     case Cost::streaming:
     case Cost::none:
       break;
   }
-  return seconds_of_bytes;
+  return seconds_of_bytes();
 }
 
 }  // namespace zeroplan::predict

@@ -32,20 +32,14 @@ struct Shape {
   std::optional<program::DataType> type;  // none: any
 };
 
-Shape shape_of(Collective collective, double ranks, double nodes) {
-  const double passes = collective == Collective::all_reduce ? 2 : 1;
-  return {collective, ranks, nodes, passes * (ranks - 1), describe::ring_share(collective, ranks), {}};
+Shape shape_of(Op op, double ranks, double nodes) {
+  const double steps = program::row_of(op).ring.passes * (ranks - 1);
+  return {describe::collective_of(op), ranks, nodes, steps, program::sent_over_ring(op, 1, ranks), {}};
 }
 
 // A broadcast is a ring of as many steps as a gather whose every rank sends the whole.
 Shape shape_of(Op op, const Placement& placement) {
-  const double ranks = static_cast<double>(placement.ranks);
-  const double nodes = static_cast<double>(placement.nodes);
-  if (op == Op::all_reduce) return shape_of(Collective::all_reduce, ranks, nodes);
-  if (op == Op::reduce_scatter) return shape_of(Collective::reduce_scatter, ranks, nodes);
-  Shape shape = shape_of(Collective::all_gather, ranks, nodes);
-  if (op == Op::broadcast) shape.share_sent = 1;
-  return shape;
+  return shape_of(op, static_cast<double>(placement.ranks), static_cast<double>(placement.nodes));
 }
 
 double value_or(const std::optional<describe::Figure>& figure, double otherwise) {
@@ -123,8 +117,8 @@ double table_seconds(const AttainedCollective& table, double bytes) {
 // steps, less what an empty vector takes; the rest goes by the bytes sent at `bytes_per_s`. The proportion is
 // bounded so that time never falls with size.
 double scaled_seconds(const AttainedCollective& table, const Shape& shape, double bytes, double bytes_per_s) {
-  const Shape measured =
-      shape_of(table.collective, static_cast<double>(table.devices), static_cast<double>(table.nodes));
+  const Shape measured = shape_of(describe::op_of(table.collective), static_cast<double>(table.devices),
+                                  static_cast<double>(table.nodes));
   const double table_per_byte = measured.share_sent / (table.busbw_gbytes_per_s.back() * kGiga);
   const double per_byte = shape.share_sent / bytes_per_s;
   const double part = std::min(shape.steps / measured.steps, per_byte / table_per_byte);

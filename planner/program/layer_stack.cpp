@@ -12,7 +12,6 @@ LayerStack::LayerStack(Builder& builder, ZeroPolicy& zero, const describe::Model
       shapes_(shapes),
       recompute_(plan.recompute == describe::Recompute::full),
       interval_(recompute_ ? std::min(plan.checkpoint_interval, builder.program().layers) : 1),
-      checkpoints_beside_(plan.engine.overlaps_checkpoint_copies),
       layers_(builder.program().layers),
       plane_(shapes.tokens * shapes.hidden) {
   const bool partition = plan.partition_activations;
@@ -112,7 +111,7 @@ void LayerStack::save_checkpoint(const Group& group) {
   builder_.acquire(checkpoint);
   Instruction& instruction = builder_.emit(plan_.offload_activations ? Op::copy_to_host : Op::copy, {part_},
                                            {at(own_part_), checkpoint});
-  if (!checkpoints_beside_) instruction.stream = Stream::compute;
+  if (!plan_.engine.overlaps_checkpoint_copies) instruction.stream = Stream::compute;
 }
 
 void LayerStack::restore_checkpoint(const Group& group) {
@@ -120,7 +119,7 @@ void LayerStack::restore_checkpoint(const Group& group) {
   builder_.acquire(at(block_input_));
   Instruction& instruction = builder_.emit(plan_.offload_activations ? Op::copy_to_device : Op::copy, {part_},
                                            {checkpoint, at(own_input_part_)});
-  if (!checkpoints_beside_) instruction.stream = Stream::compute;
+  if (!plan_.engine.overlaps_checkpoint_copies) instruction.stream = Stream::compute;
   if (plan_.partition_activations) {
     builder_.collective(Op::all_gather, zeroplan::program::Group::tensor_parallel,
                         part_ * plan_.tensor_parallel, {at(own_input_part_), at(block_input_)});

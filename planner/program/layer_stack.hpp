@@ -57,7 +57,6 @@ class LayerStack {
   Shapes shapes_;
   bool recompute_;
   std::int64_t interval_;
-  bool checkpoints_beside_;  // of P_a+cpu: copied beside the kernels
   std::int64_t layers_;
   Elements plane_;  // tokens x hidden
   Elements part_;   // of a checkpoint that this rank keeps

@@ -4,7 +4,7 @@
 #include "executor/device/device.hpp"
 
 // One function per instruction, or per instructions that differ in a type or a sign.
-// planner/program/step_program.hpp says what each computes; cpu_device.hpp the layouts. All throw DeviceError
+// planner/instructions/table.hpp says what each computes; cpu_device.hpp the layouts. All throw DeviceError
 // on operands that are missing, too small or of a wrong type.
 namespace zeroplan::executor::cpu {
 
