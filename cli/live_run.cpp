@@ -125,6 +125,9 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
   }
   if (!model.is_shape()) return "only the number of parameters is known; running needs the model's shape";
   if (model.head_outputs > 0) return "the loss of a classifier is planned, but not run yet";
+  if (model.vocabulary == 1) {
+    return "a vocabulary of one token leaves nothing to learn: the loss is 0, and so is every gradient";
+  }
   for (const program::Approximation& approximation : program.approximations) {
     if (!approximation.trains_another_model) continue;
     return fmt::format("this would train another model than {}: {}", model.name,
@@ -132,13 +135,11 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
   }
   if (plan.tensor_parallel > 1 && model.query_key_norm != describe::QueryKeyNorm::none) {
     return "norms over query and key heads that tensor-parallel ranks share are planned, but not run yet; "
-           "they "
-           "are with tp 1";
+           "they are with tp 1";
   }
   if (plan.tensor_parallel > model.kv_heads) {
     return "key-value heads that tensor-parallel ranks share are planned, but not run yet; tp up to the "
-           "key-value "
-           "heads is";
+           "key-value heads is";
   }
   if (plan.dropout) return "dropout is planned, but not run yet; use --dropout=off";
   if (plan.optimizer.name != "adam" && plan.optimizer.name != "sgd" &&

@@ -154,7 +154,7 @@ Model read_family(MapReader& config, const std::string& type) {
   const std::size_t before = config.problems().list().size();
   family->read(config, type, model);
   read_architecture(config, family->classes, model);
-  settle_keys(config, huggingface_keys(), AskedKeys::are_used, model.notes);
+  settle_keys(config, huggingface_keys(), AskedKeys::are_used, model.notes, &model.left_out);
   // A rule between fields says little while a field is wrong.
   if (config.problems().list().size() != before) return model;
   for (const BrokenRule& rule : check_model(model)) {
@@ -171,7 +171,7 @@ void read_wrapper(MapReader& config, const Value& text, const Wrapper& wrapper, 
   read_architecture(config, wrapper.classes, model);
   std::vector<KnownKey> table(huggingface_keys().begin(), huggingface_keys().end());
   table.insert(table.end(), huggingface_wrapper_keys().begin(), huggingface_wrapper_keys().end());
-  settle_keys(config, table, AskedKeys::are_used, model.notes);
+  settle_keys(config, table, AskedKeys::are_used, model.notes, &model.left_out);
   model.notes.emplace_back("the vision tower and its projector are left out: only text_config is described");
 }
 

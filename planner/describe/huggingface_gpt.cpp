@@ -219,7 +219,7 @@ void read_mpt(MapReader& config, std::string_view, Model& model) {
                   "found " + quoted(kind) +
                       ", expected multihead_attention, multiquery_attention or grouped_query_attention");
     }
-    settle_keys(map, huggingface_attention_keys(), AskedKeys::are_used, model.notes);
+    settle_keys(map, huggingface_attention_keys(), AskedKeys::are_used, model.notes, &model.left_out);
   }
   if (alibi) {
     model.position = Position::alibi;

@@ -5,13 +5,16 @@ namespace {
 
 constexpr auto kHarmless = KeyClass::harmless;
 constexpr auto kNotModelled = KeyClass::not_modelled;
+constexpr auto kLeftOut = KeyClass::left_out;
+constexpr auto kLeftOutOfFigures = KeyClass::left_out_of_figures;
 constexpr auto kRefused = KeyClass::refused;
 
 constexpr std::string_view kDropout = "the plan's dropout says whether masks are counted";
 constexpr std::string_view kWholeAttention = "attention is counted over the whole sequence";
 // Readers of families that have such a key ask for it, and then this table is not looked at.
 constexpr std::string_view kOfOthers = "this model_type has no such key, and transformers passes it over too";
-constexpr std::string_view kFactor = "no size depends on it, and the run leaves this factor out";
+constexpr std::string_view kFactor = "the run leaves this factor out";
+constexpr std::string_view kScores = "scores are divided by the root of head_dim, and by nothing else";
 constexpr std::string_view kAttentionType = "the plan's attention says how scores are kept";
 constexpr std::string_view kMptPositions = "positions are taken from alibi or a learned table";
 constexpr std::string_view kDraft =
@@ -107,8 +110,8 @@ constexpr KnownKey kKeys[] = {
     {"attention_softmax_in_fp32", kHarmless},
     {"scale_attention_softmax_in_fp32", kHarmless},
     {"reorder_and_upcast_attn", kHarmless},
-    {"scale_attn_weights", kHarmless},
-    {"scale_attn_by_inverse_layer_idx", kHarmless},
+    {"scale_attn_weights", kLeftOut, kScores, "true"},
+    {"scale_attn_by_inverse_layer_idx", kLeftOut, kScores},
     {"rope_interleave", kHarmless},
     // Routing: load is counted as balanced, and no size depends on how it is chosen.
     {"norm_topk_prob", kHarmless},
@@ -136,10 +139,10 @@ constexpr KnownKey kKeys[] = {
     {"attention_layers", kNotModelled, kWholeAttention, "global"},
     {"no_rope_layers", kNotModelled, kOfOthers},
     {"no_rope_layer_interval", kNotModelled, kOfOthers},
-    {"use_bidirectional_attention", kNotModelled, "attention is counted as causal"},
-    {"index_topk", kNotModelled, "the sparse attention and its indexer are not counted"},
-    {"index_n_heads", kNotModelled, "the sparse attention and its indexer are not counted"},
-    {"index_head_dim", kNotModelled, "the sparse attention and its indexer are not counted"},
+    {"use_bidirectional_attention", kLeftOutOfFigures, "attention is counted as causal"},
+    {"index_topk", kLeftOutOfFigures, "the sparse attention and its indexer are not counted"},
+    {"index_n_heads", kLeftOutOfFigures, "the sparse attention and its indexer are not counted"},
+    {"index_head_dim", kLeftOutOfFigures, "the sparse attention and its indexer are not counted"},
     {"rope_theta", kNotModelled, kOfOthers},
     {"rope_scaling", kNotModelled, kOfOthers},
     {"rope_parameters", kNotModelled, kOfOthers},
@@ -154,26 +157,26 @@ constexpr KnownKey kKeys[] = {
     {"layer_norm_eps", kNotModelled, kOfOthers, "1e-5"},
     {"layer_norm_epsilon", kNotModelled, kOfOthers, "1e-5"},
     {"query_pre_attn_scalar", kNotModelled, kOfOthers},
-    {"attn_scale", kNotModelled, kFactor},
-    {"floor_scale", kNotModelled, kFactor},
-    {"attn_temperature_tuning", kNotModelled, kFactor},
+    {"attn_scale", kLeftOut, kFactor},
+    {"floor_scale", kLeftOut, kFactor},
+    {"attn_temperature_tuning", kLeftOut, kFactor},
     {"attn_logit_softcapping", kNotModelled, kOfOthers},
     {"final_logit_softcapping", kNotModelled, kOfOthers},
-    {"logit_scale", kNotModelled, kFactor, "1"},
-    {"embedding_fraction", kNotModelled, kFactor, "1"},
-    {"embedding_multiplier", kNotModelled, kFactor, "1"},
-    {"residual_multiplier", kNotModelled, kFactor, "1"},
-    {"attention_multiplier", kNotModelled, kFactor, "1"},
-    {"logits_scaling", kNotModelled, kFactor, "1"},
-    {"apply_residual_connection_post_layernorm", kNotModelled,
-     "the residual is planned from before the norm"},
+    {"logit_scale", kLeftOut, kFactor, "1"},
+    {"embedding_fraction", kLeftOut, kFactor, "1"},
+    {"embedding_multiplier", kLeftOut, kFactor, "1"},
+    {"residual_multiplier", kLeftOut, kFactor, "1"},
+    {"attention_multiplier", kLeftOut, kFactor, "1"},
+    {"logits_scaling", kLeftOut, kFactor, "1"},
+    {"apply_residual_connection_post_layernorm", kLeftOut,
+     "the residual is taken from before the norm"},
     {"hidden_act", kNotModelled, "planned with the activation of this model_type",
      "gelu gelu_pytorch_tanh gelu_new"},
-    {"use_qk_norm", kNotModelled, "norms of queries and keys without weights are not counted"},
+    {"use_qk_norm", kLeftOut, "norms of queries and keys without weights are not counted"},
     {"mlp_bias", kRefused, "biases of the MLP are not modelled for this family"},
     {"head_dim", kHarmless},  // of latent attention, which has widths of its own
     {"hidden_activation", kNotModelled, kOfOthers},
-    {"norm_type", kNotModelled, "planned with a LayerNorm without biases",
+    {"norm_type", kLeftOut, "planned with a LayerNorm without biases",
      "low_precision_layernorm layer_norm"},
     {"attention_dropout", kNotModelled, kDropout},
     {"attn_pdrop", kNotModelled, kDropout},
@@ -189,7 +192,7 @@ constexpr KnownKey kKeys[] = {
     {"dropout", kNotModelled, kDropout},
     {"dropout_rate", kNotModelled, kDropout},
     {"activation_dropout", kNotModelled, kDropout},
-    {"layerdrop", kNotModelled, "every layer is planned to run"},
+    {"layerdrop", kLeftOutOfFigures, "every layer is planned to run"},
     {"chunk_size_feed_forward", kNotModelled, "the MLP is planned over all tokens at once"},
     {"gradient_checkpointing", kNotModelled, "the plan's recompute says what backward computes again"},
     {"use_flash_attn", kNotModelled, kAttentionType, "true"},
@@ -199,9 +202,9 @@ constexpr KnownKey kKeys[] = {
      "weights are counted in the plan's type, and all of them are trained"},
     {"auto_map", kNotModelled,
      "the model may come with code of its own; planned as its family is in transformers"},
-    {"num_mtp_layers", kNotModelled, "multi-token-prediction layers are left out"},
-    {"num_nextn_predict_layers", kNotModelled, "multi-token-prediction layers are left out"},
-    {"mtp_num_layers", kNotModelled, "multi-token-prediction layers are left out"},
+    {"num_mtp_layers", kLeftOutOfFigures, "multi-token-prediction layers are left out"},
+    {"num_nextn_predict_layers", kLeftOutOfFigures, "multi-token-prediction layers are left out"},
+    {"mtp_num_layers", kLeftOutOfFigures, "multi-token-prediction layers are left out"},
     {"draft_vocab_size", kRefused, kDraft},
     {"eagle_config", kRefused, kDraft},
     {"speculators_config", kRefused, kDraft},
@@ -218,17 +221,17 @@ constexpr KnownKey kAttentionKeys[] = {
     {"alibi_bias_max", kHarmless},
     {"attn_impl", kNotModelled, kAttentionType, "flash"},
     {"attn_pdrop", kNotModelled, kDropout},
-    {"attn_uses_sequence_id", kNotModelled, kWholeAttention},
-    {"clip_qkv", kNotModelled, "the run does not clip queries, keys and values"},
-    {"prefix_lm", kNotModelled, "attention is counted as causal"},
-    {"softmax_scale", kNotModelled, "scores are divided by the root of head_dim"},
-    {"rope", kNotModelled, kMptPositions},
-    {"rope_theta", kNotModelled, kMptPositions},
+    {"attn_uses_sequence_id", kLeftOutOfFigures, kWholeAttention},
+    {"clip_qkv", kLeftOut, "the run does not clip queries, keys and values"},
+    {"prefix_lm", kLeftOutOfFigures, "attention is counted as causal"},
+    {"softmax_scale", kLeftOut, kScores},
+    {"rope", kLeftOutOfFigures, kMptPositions},
+    {"rope_theta", kHarmless},  // inert without rope
     {"rope_impl", kHarmless},
     {"rope_dail_config", kHarmless},
     {"rope_hf_config", kHarmless},
-    {"qk_gn", kNotModelled, "planned without a norm of queries and keys"},
-    {"sliding_window_size", kNotModelled, kWholeAttention, "-1 0"},
+    {"qk_gn", kLeftOutOfFigures, "planned without a norm of queries and keys"},
+    {"sliding_window_size", kLeftOutOfFigures, kWholeAttention, "-1 0"},
     {"fused_qkv", kHarmless},
     {"model_type", kHarmless},
 };

@@ -109,7 +109,7 @@ std::span<const KnownKey> keys_of(std::span<const KeyTable> tables, std::string_
 }
 
 void settle_keys(MapReader& map, std::span<const KnownKey> table, AskedKeys asked,
-                 std::vector<std::string>& notes) {
+                 std::vector<std::string>& notes, std::vector<LeftOut>* left_out) {
   if (map.value() == nullptr) return;
   const std::vector<std::string> used = map.asked();
   std::size_t unknown = 0;
@@ -128,8 +128,11 @@ void settle_keys(MapReader& map, std::span<const KnownKey> table, AskedKeys aske
         fmt::format("{}, which is not modelled: {}", found_text(entry.value), known->meaning);
     if (known->kind == KeyClass::refused) {
       map.problem(entry.key, text);
-    } else {
+    } else if (known->kind == KeyClass::not_modelled || left_out == nullptr) {
       notes.push_back(note_at(map, entry.key, text));
+    } else {
+      left_out->push_back({known->name, note_at(map, entry.key, text),
+                           known->kind == KeyClass::left_out_of_figures});
     }
   }
   if (unknown > kMaximumUnknownTold) {

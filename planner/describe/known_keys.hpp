@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/describe/document.hpp"
+#include "planner/describe/model.hpp"
 
 // The rule for every file that another program wrote: no key of it vanishes. A reader has a table of the keys
 // that the format knows, each with what becomes of it; whatever the table does not hold is told with the
@@ -17,13 +18,16 @@ enum class KeyClass : std::uint8_t {
   used,          // its value goes into the plan or the model, or is refused by the reader
   harmless,      // no effect on memory, traffic, FLOPs or time
   not_modelled,  // has one, and is passed over: a note says what that leaves out
+  left_out,      // the run leaves it out and would train another model: an approximation says so
+  left_out_of_figures,  // the same, and bytes, FLOPs or seconds leave it out too
   refused        // changes degrees, the model or what of it is trained: an error says so
 };
 
 struct KnownKey {
   std::string_view name;
   KeyClass kind = KeyClass::harmless;
-  std::string_view meaning = {};  // not_modelled: what is planned instead; refused: what it would change
+  // not_modelled and left_out: what is planned instead; refused: what it would change.
+  std::string_view meaning = {};
   // Values that say no more than the plan does, separated by blanks; numbers are compared as numbers. Without
   // any: false, 0, "none", "no" and "off". Null, "auto", an empty text, list or map, and a map whose `enabled`
   // is false are always neutral; a list is where every item is, a map where every value is one of these words.
@@ -41,9 +45,10 @@ std::span<const KnownKey> keys_of(std::span<const KeyTable> tables, std::string_
 // Whether a key that the reader asked for counts as used, whatever the table says of it.
 enum class AskedKeys : std::uint8_t { follow_the_table, are_used };
 
-// Enters a note or a problem for every key of `map` that calls for one.
+// Enters a note or a problem for every key of `map` that calls for one. The keys that the run leaves out go to
+// `left_out`; only a table of a model's keys has such.
 void settle_keys(MapReader& map, std::span<const KnownKey> table, AskedKeys asked,
-                 std::vector<std::string>& notes);
+                 std::vector<std::string>& notes, std::vector<LeftOut>* left_out = nullptr);
 
 // Whether `value` is one of the values that call for nothing.
 bool is_neutral(const Value& value, std::string_view neutral);

@@ -67,6 +67,13 @@ struct PublishedCount {
   std::string source;
 };
 
+// Something of the model's file that changes what is trained and that the step program leaves out.
+struct LeftOut {
+  std::string_view key;  // static
+  std::string what;      // file, line and value, and what is planned instead
+  bool changes_figures = false;
+};
+
 struct Model {
   std::string name;
   std::string family;
@@ -126,6 +133,7 @@ struct Model {
   std::optional<PublishedCount> published;
   std::vector<std::string>
       notes;  // what the file holds that this description leaves out, to be shown to the user
+  std::vector<LeftOut> left_out;
 
   // Set when only a parameter count is known (`params=7.5B`): states and traffic can be answered, activations
   // not.

@@ -68,6 +68,9 @@ std::vector<Approximation> approximations_of(const Model& model) {
     list.another_model("extra", fmt::format("{} is held and updated, and not computed with", extra.name),
                        true);
   }
+  for (const describe::LeftOut& left : model.left_out) {
+    list.another_model(left.key, left.what, left.changes_figures);
+  }
   return list.take();
 }
 

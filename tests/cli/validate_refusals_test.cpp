@@ -71,6 +71,59 @@ TEST_CASE("a model whose training would be another's is refused by the name of w
       has(refusal(model_file(folder, "position: rotary\nnorm_placement: after\n") + run), "norm_placement"));
 }
 
+namespace {
+
+// A config.json of a small model with one key set.
+std::string config_file(const TemporaryFolder& folder, json config, const std::string& key, const json& value) {
+  const std::size_t dot = key.find('.');
+  (dot == std::string::npos ? config[key] : config[key.substr(0, dot)][key.substr(dot + 1)]) = value;
+  std::string path = folder.file("config.json");
+  std::ofstream(path) << config.dump();
+  return path;
+}
+
+const json kMpt = {{"model_type", "mpt"}, {"d_model", 32},    {"n_layers", 2}, {"n_heads", 2},
+                   {"vocab_size", 64},    {"max_seq_len", 16}};
+const json kBloom = {{"model_type", "bloom"}, {"hidden_size", 32}, {"n_layer", 2},
+                     {"n_head", 2},           {"vocab_size", 64},  {"use_cache", true}};
+const json kGpt2 = {{"model_type", "gpt2"}, {"n_embd", 32},      {"n_layer", 2},
+                    {"n_head", 2},          {"vocab_size", 64},  {"n_positions", 16}};
+
+}  // namespace
+
+// Each was a note once, and the run that followed trained a model without it.
+TEST_CASE("a key of config.json that the run leaves out is an approximation, and validate refuses it") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const json& config, const std::string& key, const json& value) {
+    CAPTURE(key);
+    const std::string file = config_file(folder, config, key, value);
+    (void)refusal(file + " --seq 8 --dtype fp32");
+    const json record = json::parse(run_command("fit " + file + " --hw dgx-h100 -o json").out);
+    const json& last = record["approximations"].back();  // BLOOM's embedding norm stands before it
+    CHECK(has(last["what"], key));
+    CHECK(last["trains_another_model"] == true);
+    CHECK(record["notes"].empty());
+  };
+  refused(kMpt, "attn_config.softmax_scale", 0.5);
+  refused(kMpt, "attn_config.clip_qkv", 8);
+  refused(kMpt, "attn_config.prefix_lm", true);
+  refused(kMpt, "logit_scale", "inv_sqrt_d_model");
+  refused(kBloom, "apply_residual_connection_post_layernorm", true);
+  refused(kGpt2, "scale_attn_weights", false);
+  refused(kGpt2, "scale_attn_by_inverse_layer_idx", true);
+}
+
+TEST_CASE("what leaves a key's model as it is runs") {
+  const TemporaryFolder folder;
+  const std::string plain = config_file(folder, kGpt2, "scale_attn_weights", true);
+  CHECK(run_command("validate " + plain + " --seq 8 --dtype fp32").exit_code == 0);
+}
+
+// It ended in "no: losses 0", as if something were wrong with the run.
+TEST_CASE("a vocabulary of one token is refused, because nothing can be learned from it") {
+  CHECK(has(refusal("layers=1,hidden=8,heads=2,vocab=1 --seq 4 --dtype fp32"), "vocabulary of one token"));
+}
+
 TEST_CASE("every answer about a plan lists the approximations of its model") {
   const std::string plan = " mixtral-8x7b --hw dgx-h100 --nodes 8 --zero 3";
   for (const std::string command : {"fit", "compare", "explain peak_bytes"}) {

@@ -82,6 +82,7 @@ Outcome read_model(const json& file) {
   outcome.messages = problems_of([&] {
     Model model = read_huggingface_config(parse_json(file.dump(), "config.json"));
     for (const std::string& note : model.notes) notes += note + '\n';
+    for (const LeftOut& left : model.left_out) notes += left.what + '\n';
     model.notes.clear();
     outcome.result = reports::write_json(reports::model_data(model, 1024), true);
   });
@@ -186,6 +187,8 @@ void check_key(const KnownKey& known, const std::string& section, const json& ba
         answered = true;
         break;
       case KeyClass::not_modelled:
+      case KeyClass::left_out:
+      case KeyClass::left_out_of_figures:
         if (neutral) break;
         CHECK(names(found.messages, path));
         answered = true;
