@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "planner/predict/repetition.hpp"
-#include "planner/predict/schedule.hpp"
+#include "planner/predict/step_costs.hpp"
 #include "reports/numbers.hpp"
 #include "reports/program_terms.hpp"
 #include "reports/speed.hpp"

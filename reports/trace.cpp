@@ -2,22 +2,44 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <iterator>
+#include <string_view>
 
 namespace zeroplan::reports {
 namespace {
 
-using predict::Ready;
 using predict::TraceEvent;
+using program::Stream;
 
 constexpr double kMicrosecondsPerSecond = 1e6;
 constexpr std::size_t kBytesPerEvent = 200;
 
-void add_track(fmt::memory_buffer& out, Ready stream) {
+std::string_view track_of(Stream stream) {
+  switch (stream) {
+    case Stream::compute:
+      return "kernels";
+    case Stream::communication:
+      return "data-parallel collectives";
+    case Stream::tensor:
+      return "tensor-parallel collectives";
+    case Stream::to_host:
+      return "copies to the host";
+    case Stream::to_device:
+      return "copies from the host";
+    case Stream::host:
+      return "processors of the host";
+    case Stream::input:
+      break;
+  }
+  return "input";
+}
+
+void add_track(fmt::memory_buffer& out, Stream stream) {
   fmt::format_to(std::back_inserter(out),
                  R"({{"ph":"M","name":"thread_name","pid":0,"tid":{},"args":{{"name":"{}"}}}},)"
                  "\n",
-                 static_cast<int>(stream), predict::name_of(stream));
+                 static_cast<int>(stream), track_of(stream));
 }
 
 void add_event(fmt::memory_buffer& out, const TraceEvent& event) {
@@ -44,8 +66,10 @@ std::string chrome_trace(const predict::Trace& trace) {
                  R"("micro_batches":{},"micro_batches_left_out":{}}},"traceEvents":[)"
                  "\n",
                  trace.step_seconds, trace.micro_batches, trace.left_out);
-  for (const Ready stream : {Ready::compute, Ready::communication, Ready::tensor, Ready::copies}) {
-    add_track(out, stream);
+  std::array<bool, program::kStreams> is_used{};
+  for (const TraceEvent& event : trace.events) is_used[static_cast<std::size_t>(event.stream)] = true;
+  for (std::size_t stream = 0; stream < is_used.size(); ++stream) {
+    if (is_used[stream]) add_track(out, static_cast<Stream>(stream));
   }
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     if (i > 0) fmt::format_to(std::back_inserter(out), ",\n");

@@ -26,6 +26,12 @@ std::string_view name_of(Phase phase) {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
+std::string_view name_of(Stream stream) {
+  static constexpr std::string_view kNames[kStreams] = {"compute",   "communication", "tensor", "to_host",
+                                                        "to_device", "host",          "input"};
+  return kNames[static_cast<std::size_t>(stream)];
+}
+
 std::string_view name_of(Op op) { return row_of(op).name; }
 
 bool allows(Types types, DataType type) {

@@ -36,6 +36,7 @@ inline constexpr BufferId kNoBuffer = 0xffff;
 
 // Who takes part in a collective.
 enum class Group : std::uint8_t { none, data_parallel, tensor_parallel };
+inline constexpr std::size_t kGroups = 3;
 std::string_view name_of(Group group);
 
 // What an instruction occupies while it runs.
@@ -48,6 +49,8 @@ enum class Stream : std::uint8_t {
   host,   // the processors of the host: the optimizer under offload
   input,  // the next micro-batches
 };
+inline constexpr std::size_t kStreams = 7;
+std::string_view name_of(Stream stream);
 
 enum class Phase : std::uint8_t { setup, forward, backward, step };
 std::string_view name_of(Phase phase);

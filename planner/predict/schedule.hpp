@@ -2,89 +2,83 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <optional>
+#include <cstddef>
 #include <vector>
 
-#include "planner/describe/cluster.hpp"
-#include "planner/predict/kernels.hpp"
-#include "planner/predict/time.hpp"
-#include "planner/predict/traffic.hpp"
+#include "planner/predict/step_costs.hpp"
 #include "planner/program/step_program.hpp"
 
-// How a step's instructions share the streams of a device: what each costs, what it runs on, what it waits
-// for. The rules are written once, for any kind of clock: read_time has matrices of delays, read_trace a
-// clock for each stream.
+// How a step's instructions share the streams of a device: each starts when its stream is free, the host has issued it
+// and what it waits for (StepProgram::order) is done. The rules are written once, for any kind of clock: read_time has
+// matrices of delays, read_trace a clock for each row.
 namespace zeroplan::predict {
 
-// The host that issues kernels, the device's kernels, collectives of the data-parallel group, those of the
-// tensor-parallel group that run beside a kernel, copies from and to host memory, and the last gather that
-// was issued ahead.
-enum class Ready : std::uint8_t { host, compute, communication, tensor, copies, gathered };
-inline constexpr std::size_t kReady = 6;
-
-// Seconds of each instruction of a program by its index, by itself; 0 for structure and memory.
-struct StepCosts {
-  std::vector<double> seconds;
-  std::vector<double> waiting;   // of seconds: for other ranks; empty where ranks are taken to be even
-  std::vector<double> launches;  // kernels of the engine for it
-  double kernel_gap_s = 0, host_issue_s = 0;
-  double slowdown = 0;  // of kernels by a collective beside them: their loss over the collective's time
-  bool one_stream = false;
-
-  double waiting_of(std::size_t index) const { return waiting.empty() ? 0 : waiting[index]; }
-  // Without waiting for other ranks.
-  double busy_of(std::size_t index) const { return seconds[index] - waiting_of(index); }
-};
-
-// Empty where the rates are not known; not a number where links that are used are not described.
-std::optional<StepCosts> step_costs(const program::StepProgram& program, const describe::Cluster& cluster,
-                                    const KernelRates& rates);
-
-// Whose time an instruction is.
-inline ExposedPart part_of(const program::Instruction& instruction, program::Phase phase) {
-  if (is_collective(instruction.op)) {
-    return instruction.group == program::Group::data_parallel ? ExposedPart::data_parallel
-                                                              : ExposedPart::tensor_parallel;
-  }
-  if (is_host_copy(instruction.op)) return ExposedPart::host_copies;
-  return phase == program::Phase::step ? ExposedPart::optimizer : ExposedPart::compute;
-}
-
-// When each stream is ready next.
-class Clocks {
+// What has a time of its own: the host that issues, each stream that the program uses, and of each event the executions
+// that somebody still waits for.
+class Rows {
  public:
-  using Times = std::array<double, kReady>;
+  static constexpr std::size_t kHost = 0;
 
-  void wait(Ready stream, Ready other) { at(stream) = std::max(at(stream), at(other)); }
-  void set(Ready stream, Ready other) { at(stream) = at(other); }
-  void spend(Ready stream, double seconds) { at(stream) += seconds; }
-  void run(Ready stream, std::size_t /*index*/, double seconds) { spend(stream, seconds); }
+  explicit Rows(const program::StepProgram& program) {
+    of_stream_[static_cast<std::size_t>(program::Stream::compute)] = count_++;
+    for (const program::Instruction& instruction : program.code) {
+      if (!program::is_executed(instruction.op)) continue;
+      std::size_t& row = of_stream_[static_cast<std::size_t>(instruction.stream)];
+      if (row == 0) row = count_++;
+    }
+    streams_ = count_;
+    of_event_.reserve(program.order.events.size());
+    for (const program::Order::Event& event : program.order.events) {
+      of_event_.push_back(count_);
+      count_ += std::size_t{event.oldest} + 1;
+    }
+  }
 
-  double latest() const { return *std::max_element(times_.begin(), times_.end()); }
-  void wait_for_all() { times_.fill(latest()); }
-
-  Times& times() { return times_; }
-  double& at(Ready stream) { return times_[static_cast<std::size_t>(stream)]; }
+  std::size_t count() const { return count_; }
+  // Rows before this one are the host and streams.
+  std::size_t streams() const { return streams_; }
+  std::size_t of(program::Stream stream) const { return of_stream_[static_cast<std::size_t>(stream)]; }
+  std::size_t of(program::Order::Wait wait) const { return of_event_[wait.event] + wait.age; }
+  std::size_t youngest(std::uint16_t event) const { return of_event_[event]; }
 
  private:
-  Times times_{};
+  std::size_t count_ = 1;
+  std::size_t streams_ = 0;
+  std::array<std::size_t, program::kStreams> of_stream_{};
+  std::vector<std::size_t> of_event_;
+};
+
+// When each row is ready next.
+class Clocks {
+ public:
+  explicit Clocks(std::size_t rows) : times_(rows) {}
+
+  void wait(std::size_t row, std::size_t other) { times_[row] = std::max(times_[row], times_[other]); }
+  void set(std::size_t row, std::size_t other) { times_[row] = times_[other]; }
+  void spend(std::size_t row, double seconds) { times_[row] += seconds; }
+  void run(std::size_t row, std::size_t /*index*/, double seconds) { spend(row, seconds); }
+
+  double latest() const { return *std::max_element(times_.begin(), times_.end()); }
+  void wait_for_all() { std::fill(times_.begin(), times_.end(), latest()); }
+
+  std::vector<double>& times() { return times_; }
+  double at(std::size_t row) const { return times_[row]; }
+
+ private:
+  std::vector<double> times_;
 };
 
 // Puts one instruction on the clocks. Clocks have
-//   wait(stream, other)         stream is ready no sooner than other
-//   set(stream, other)          stream is ready when other is
-//   spend(stream, seconds)      stream is busy with nothing of its own
-//   run(stream, index, seconds) stream is busy with an instruction
+//   wait(row, other)         row is ready no sooner than other
+//   set(row, other)          row is ready when other is
+//   spend(row, seconds)      row is busy with nothing of its own
+//   run(row, index, seconds) row is busy with an instruction
 class Schedule {
  public:
-  using Instruction = program::Instruction;
-  using Op = program::Op;
-  using Phase = program::Phase;
-
   // `without`: those parts take no time; bits by ExposedPart.
-  Schedule(const program::StepProgram& program, const StepCosts& costs, unsigned without = 0)
-      : code_(program.code), costs_(costs), without_(without) {
+  Schedule(const program::StepProgram& program, const StepCosts& costs, const Rows& rows,
+           unsigned without = 0)
+      : program_(program), costs_(costs), rows_(rows), without_(without) {
     const bool gaps = (without & bit(ExposedPart::launch_gaps)) == 0 && !costs.one_stream;
     gap_ = gaps ? costs.kernel_gap_s : 0;
     issue_ = gaps ? costs.host_issue_s : 0;
@@ -92,108 +86,44 @@ class Schedule {
 
   static constexpr unsigned bit(ExposedPart part) { return 1U << static_cast<unsigned>(part); }
 
+  program::Stream stream_of(std::size_t index) const {
+    return costs_.one_stream ? program::Stream::compute : program_.code[index].stream;
+  }
+
   template <class Clocks>
-  void run(Clocks& clocks, std::size_t index, Phase phase) const {
-    const Instruction& instruction = code_[index];
+  void run(Clocks& clocks, std::size_t index, program::Phase phase) const {
+    const program::Instruction& instruction = program_.code[index];
+    const std::size_t compute = rows_.of(program::Stream::compute);
     const ExposedPart part = part_of(instruction, phase);
-    const double seconds = seconds_of(index, phase);
-    if (costs_.one_stream) return clocks.run(Ready::compute, index, seconds);
-    switch (part) {
-      case ExposedPart::data_parallel:
-      case ExposedPart::tensor_parallel:
-        return collective(clocks, index, seconds);
-      case ExposedPart::host_copies:
-        return copy(clocks, index, seconds, phase);
-      default:
-        return kernel(clocks, index, seconds, phase);
+    const double seconds = (without_ & bit(part)) != 0 ? 0 : costs_.seconds[index];
+    if (costs_.one_stream) return clocks.run(compute, index, seconds);
+    const std::size_t row = rows_.of(instruction.stream);
+    clocks.spend(Rows::kHost, costs_.launches[index] * issue_);
+    clocks.wait(row, Rows::kHost);
+    const program::Order::Mark& mark = program_.order.mark(index);
+    for (std::size_t w = mark.first_wait; w < std::size_t{mark.first_wait} + mark.waits; ++w) {
+      clocks.wait(row, rows_.of(program_.order.waits[w]));
     }
+    clocks.spend(row, costs_.launches[index] * gap_);
+    clocks.run(row, index, seconds);
+    if (is_collective(instruction.op) && row != compute) clocks.spend(compute, costs_.slowdown * seconds);
+    if (part == StepCosts::kHoldsHost) clocks.spend(Rows::kHost, seconds);
+    if (mark.signals != program::Order::kNoEvent) signal(clocks, mark.signals, row);
   }
 
  private:
-  double seconds_of(std::size_t index, Phase phase) const {
-    return (without_ & bit(part_of(code_[index], phase))) != 0 ? 0 : costs_.seconds[index];
-  }
-
   template <class Clocks>
-  void kernel(Clocks& clocks, std::size_t index, double seconds, Phase phase) const {
-    // Optimizers update many tensors with one kernel.
-    const double launches = phase == Phase::step ? 0 : costs_.launches[index];
-    clocks.spend(Ready::host, launches * issue_);
-    // What adds a reduced partition follows its collective, beside the kernels of the next layer.
-    const bool follows = code_[index].stream == program::Stream::communication;
-    const Ready stream = follows ? Ready::communication : Ready::compute;
-    clocks.wait(stream, Ready::host);
-    clocks.spend(stream, launches * gap_);
-    clocks.run(stream, index, seconds);
-    if (index > 0 && is_beside_next(code_[index - 1])) {
-      clocks.wait(Ready::compute, Ready::tensor);
-      clocks.spend(Ready::host, seconds_of(index - 1, phase));
+  void signal(Clocks& clocks, std::uint16_t event, std::size_t row) const {
+    const std::size_t youngest = rows_.youngest(event);
+    for (std::size_t age = program_.order.events[event].oldest; age > 0; --age) {
+      clocks.set(youngest + age, youngest + age - 1);
     }
+    clocks.set(youngest, row);
   }
 
-  static bool is_beside_next(const Instruction& instruction) {
-    return instruction.stream == program::Stream::tensor;
-  }
-
-  template <class Clocks>
-  void collective(Clocks& clocks, std::size_t index, double seconds) const {
-    const Instruction& instruction = code_[index];
-    // Where the host sets the pace, it stands still for the time of a tensor-parallel collective: steps of
-    // vtrain_runs.csv that wait for their host take longer by it (micro-batch 1, tp 1 to 8). Issuing costs
-    // nothing.
-    if (is_beside_next(instruction)) {
-      clocks.set(Ready::tensor, Ready::compute);
-      clocks.run(Ready::tensor, index, seconds);
-      clocks.spend(Ready::compute, costs_.slowdown * seconds);
-      return;
-    }
-    if (instruction.group != program::Group::data_parallel) {
-      clocks.wait(Ready::compute, Ready::host);
-      clocks.run(Ready::compute, index, seconds);
-      clocks.spend(Ready::host, seconds);
-      return;
-    }
-    if (instruction.stream == program::Stream::compute) {
-      clocks.wait(Ready::compute, Ready::host);
-      clocks.wait(Ready::compute, Ready::communication);
-      clocks.run(Ready::compute, index, seconds);
-      clocks.wait(Ready::communication, Ready::compute);
-      return;
-    }
-    clocks.wait(Ready::communication, Ready::host);
-    clocks.wait(Ready::communication, Ready::compute);
-    if (instruction.op != Op::all_gather) {
-      clocks.run(Ready::communication, index, seconds);
-      clocks.spend(Ready::compute, costs_.slowdown * seconds);
-      return;
-    }
-    // Issued ahead, the kernels that follow need the gather before it; otherwise this one.
-    const bool ahead = instruction.operands[1].layer_offset != 0;
-    clocks.wait(Ready::communication, Ready::copies);
-    if (ahead) clocks.wait(Ready::compute, Ready::gathered);
-    clocks.run(Ready::communication, index, seconds);
-    clocks.set(Ready::gathered, Ready::communication);
-    if (ahead) {
-      clocks.spend(Ready::compute, costs_.slowdown * seconds);
-    } else {
-      clocks.wait(Ready::compute, Ready::communication);
-    }
-  }
-
-  template <class Clocks>
-  void copy(Clocks& clocks, std::size_t index, double seconds, Phase phase) const {
-    if (code_[index].stream == program::Stream::compute) {
-      clocks.wait(Ready::compute, Ready::host);
-      return clocks.run(Ready::compute, index, seconds);
-    }
-    clocks.wait(Ready::copies, Ready::compute);
-    if (code_[index].op == Op::accumulate_host) clocks.wait(Ready::copies, Ready::communication);
-    clocks.run(Ready::copies, index, seconds);
-    if (phase == Phase::step) clocks.wait(Ready::compute, Ready::copies);
-  }
-
-  const std::vector<Instruction>& code_;
+  const program::StepProgram& program_;
   const StepCosts& costs_;
+  const Rows& rows_;
   unsigned without_ = 0;
   double gap_ = 0, issue_ = 0;
 };

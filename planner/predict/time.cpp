@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <stdexcept>
 
+#include "planner/predict/delays.hpp"
 #include "planner/predict/repetition.hpp"
 #include "planner/predict/schedule.hpp"
 
@@ -18,105 +18,6 @@ using program::Instruction;
 using program::Op;
 using program::Phase;
 using program::StepProgram;
-
-constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-// Row i: how long after each stream was ready at the start stream i is ready at the end.
-class Delays {
- public:
-  using Row = std::array<double, kReady>;
-
-  Delays() {
-    for (std::size_t i = 0; i < kReady; ++i) {
-      rows_[i].fill(kNever);
-      rows_[i][i] = 0;
-    }
-  }
-
-  // `stream` waits for `other`.
-  void wait(Ready stream, Ready other) {
-    for (std::size_t j = 0; j < kReady; ++j) row(stream)[j] = std::max(row(stream)[j], row(other)[j]);
-  }
-  void set(Ready stream, Ready other) { row(stream) = row(other); }
-  void spend(Ready stream, double seconds) {
-    for (double& delay : row(stream)) delay += seconds;
-  }
-  void run(Ready stream, std::size_t, double seconds) { spend(stream, seconds); }
-  // This, then `later`.
-  void append(const Delays& later) {
-    Delays result;
-    for (std::size_t i = 0; i < kReady; ++i) {
-      result.rows_[i].fill(kNever);
-      for (std::size_t k = 0; k < kReady; ++k) {
-        const double delay = later.rows_[i][k];
-        if (delay == kNever) continue;
-        for (std::size_t j = 0; j < kReady; ++j) {
-          result.rows_[i][j] = std::max(result.rows_[i][j], delay + rows_[k][j]);
-        }
-      }
-    }
-    rows_ = result.rows_;
-  }
-
-  // `count` times in a row, by squaring.
-  Delays power(std::int64_t count) const {
-    Delays result = *this;
-    Delays square = *this;
-    for (--count; count > 0; count /= 2) {
-      if (count % 2 == 1) result.append(square);
-      if (count > 1) square.append(square);
-    }
-    return result;
-  }
-
-  // Clocks after this, `count` times in a row. Mostly they soon go on by the same time each time; from there
-  // on they are moved at once.
-  void advance(Clocks& clocks, std::int64_t count) const {
-    constexpr int kTries = 12;
-    Row steps{};
-    for (int tries = 0; count > 0; --count, ++tries) {
-      if (tries == kTries) return power(count).advance_once(clocks.times());
-      const Row before = clocks.times();
-      advance_once(clocks.times());
-      Row next{};
-      for (std::size_t i = 0; i < kReady; ++i) next[i] = clocks.times()[i] - before[i];
-      if (tries > 0 && is_steady(steps, next, clocks.latest())) {
-        for (std::size_t i = 0; i < kReady; ++i)
-          clocks.times()[i] += static_cast<double>(count - 1) * next[i];
-        return;
-      }
-      steps = next;
-    }
-  }
-
- private:
-  void advance_once(Row& times) const {
-    Row result{};
-    for (std::size_t i = 0; i < kReady; ++i) {
-      double latest = kNever;
-      for (std::size_t j = 0; j < kReady; ++j) latest = std::max(latest, rows_[i][j] + times[j]);
-      result[i] = latest;
-    }
-    times = result;
-  }
-
-  // Every stream went on as before, and none waits for one that goes on faster and would overtake it.
-  bool is_steady(const Row& before, const Row& now, double latest) const {
-    constexpr double kRounding = 2e-15;
-    const double tolerance = kRounding * latest;
-    for (std::size_t i = 0; i < kReady; ++i) {
-      if (std::abs(now[i] - before[i]) > tolerance) return false;
-      for (std::size_t j = 0; j < kReady; ++j) {
-        if (rows_[i][j] != kNever && now[j] > now[i] + tolerance) return false;
-      }
-    }
-    return true;
-  }
-
-  Row& row(Ready stream) { return rows_[static_cast<std::size_t>(stream)]; }
-
-  std::array<Row, kReady> rows_{};
-};
 
 // Seconds of each part alone, one instruction after the other.
 using OfParts = std::array<double, kExposedParts>;
@@ -130,8 +31,12 @@ struct Pass {
 // One reading of a program, with some parts taking no time.
 class Timeline {
  public:
-  Timeline(const StepProgram& program, const StepCosts& costs, unsigned without)
-      : program_(program), costs_(costs), schedule_(program, costs, without) {}
+  Timeline(const StepProgram& program, const StepCosts& costs, const Rows& rows, unsigned without)
+      : program_(program),
+        costs_(costs),
+        rows_(rows),
+        schedule_(program, costs, rows, without),
+        clocks_(rows.count()) {}
 
   Pass read() {
     for (std::size_t i = 0; i < program_.code.size(); ++i) one(i);
@@ -153,7 +58,7 @@ class Timeline {
         break;
       case Op::repeat:
         if (++depth_ == kDeepestRepeat) throw std::logic_error("read_time: repeats nested too deep");
-        delays() = Delays();
+        delays().clear(rows_.count());
         times_[depth_] = times_[depth_ - 1] * static_cast<double>(instruction.dims[0]);
         counts_[depth_] = instruction.dims[0];
         break;
@@ -168,7 +73,7 @@ class Timeline {
         break;
       }
       default:
-        if (!program::takes_time(instruction.op)) break;
+        if (!program::is_executed(instruction.op)) break;
         add_alone(index);
         if (depth_ == 0) {
           schedule_.run(clocks_, index, phase_);
@@ -186,6 +91,7 @@ class Timeline {
 
   const StepProgram& program_;
   const StepCosts& costs_;
+  const Rows& rows_;
   Schedule schedule_;
   Phase phase_ = Phase::setup;
   Clocks clocks_;                              // outside repeats
@@ -198,7 +104,7 @@ class Timeline {
 
 // What the step is faster by when parts take no time, one after the other.
 std::array<double, kExposedParts> read_exposed(const StepProgram& program, const StepCosts& costs,
-                                               const Pass& whole) {
+                                               const Rows& rows, const Pass& whole) {
   std::array<double, kExposedParts> exposed{};
   unsigned without = 0;
   double before = whole.seconds;
@@ -207,7 +113,7 @@ std::array<double, kExposedParts> read_exposed(const StepProgram& program, const
     const auto index = static_cast<std::size_t>(part);
     without |= Schedule::bit(part);
     if (part != ExposedPart::launch_gaps && whole.busy[index] + whole.waiting[index] == 0) continue;
-    const double after = Timeline(program, costs, without).read().seconds;
+    const double after = Timeline(program, costs, rows, without).read().seconds;
     exposed[index] = before - after;
     before = after;
   }
@@ -226,8 +132,8 @@ std::optional<StepCosts> known_costs(const StepProgram& program, const describe:
 
 // Links that are not described take no number of seconds, which no maximum passes on but every sum does:
 // nothing then.
-Pass read_whole(const StepProgram& program, const StepCosts& costs) {
-  const Pass whole = Timeline(program, costs, 0).read();
+Pass read_whole(const StepProgram& program, const StepCosts& costs, const Rows& rows) {
+  const Pass whole = Timeline(program, costs, rows, 0).read();
   return std::isnan(std::accumulate(whole.busy.begin(), whole.busy.end(), 0.0)) ? Pass{} : whole;
 }
 
@@ -242,13 +148,14 @@ std::string_view name_of(ExposedPart part) {
 double read_step_seconds(const StepProgram& program, const describe::Cluster& cluster,
                          const KernelRates& rates) {
   const std::optional<StepCosts> costs = known_costs(program, cluster, rates);
-  return costs ? read_whole(program, *costs).seconds : 0;
+  return costs ? read_whole(program, *costs, Rows(program)).seconds : 0;
 }
 
 StepTime read_time(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates) {
   const std::optional<StepCosts> costs = known_costs(program, cluster, rates);
   if (!costs) return {};
-  const Pass whole = read_whole(program, *costs);
+  const Rows rows(program);
+  const Pass whole = read_whole(program, *costs, rows);
   if (whole.seconds == 0) return {};
   const auto busy = [&](ExposedPart part) { return whole.busy[static_cast<std::size_t>(part)]; };
   StepTime time;
@@ -260,7 +167,7 @@ StepTime read_time(const StepProgram& program, const describe::Cluster& cluster,
   time.host_copy_seconds = busy(ExposedPart::host_copies);
   time.waiting_by_part = whole.waiting;
   time.waiting_seconds = std::accumulate(whole.waiting.begin(), whole.waiting.end(), 0.0);
-  time.exposed_seconds = read_exposed(program, *costs, whole);
+  time.exposed_seconds = read_exposed(program, *costs, rows, whole);
   return time;
 }
 

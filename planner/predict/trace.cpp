@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "planner/predict/repetition.hpp"
+#include "planner/predict/schedule.hpp"
 
 namespace zeroplan::predict {
 namespace {
@@ -15,27 +16,30 @@ using program::Op;
 using program::Phase;
 using program::StepProgram;
 
-// Clocks that know what ran last.
+// Clocks that know when what ran last began.
 class TracingClocks : public Clocks {
  public:
-  void run(Ready stream, std::size_t index, double seconds) {
-    stream_ = stream;
-    start_ = at(stream);
-    Clocks::run(stream, index, seconds);
+  using Clocks::Clocks;
+
+  void run(std::size_t row, std::size_t index, double seconds) {
+    start_ = at(row);
+    Clocks::run(row, index, seconds);
   }
 
-  Ready stream() const { return stream_; }
   double start() const { return start_; }
 
  private:
-  Ready stream_ = Ready::compute;
   double start_ = 0;
 };
 
 class Tracer {
  public:
   Tracer(const StepProgram& program, const StepCosts& costs, std::int64_t most_micro_batches)
-      : program_(program), costs_(costs), schedule_(program, costs) {
+      : program_(program),
+        costs_(costs),
+        rows_(program),
+        schedule_(program, costs, rows_),
+        clocks_(rows_.count()) {
     count_micro_batches();
     first_ = std::max<std::int64_t>(1, most_micro_batches - 1);
     trace_.left_out = std::max<std::int64_t>(0, trace_.micro_batches - first_ - 1);
@@ -78,9 +82,9 @@ class Tracer {
           break;
         case Op::load_batch:
           ++micro_batch_;
-          break;
+          [[fallthrough]];
         default:
-          if (program::takes_time(instruction.op)) one(i, in_layers ? layer : -1);
+          if (program::is_executed(instruction.op)) one(i, in_layers ? layer : -1);
       }
     }
   }
@@ -92,13 +96,14 @@ class Tracer {
         micro_batch < first_ || micro_batch == trace_.micro_batches - 1 || phase_ == Phase::step;
     if (!listed || costs_.seconds[index] <= 0) return;
     const Instruction& instruction = program_.code[index];
-    trace_.events.push_back({program::name_of(instruction.op), clocks_.stream(), instruction.group, phase_,
-                             layer, micro_batch, (instruction.flags & program::kRecomputed) != 0,
+    trace_.events.push_back({program::name_of(instruction.op), schedule_.stream_of(index), instruction.group,
+                             phase_, layer, micro_batch, (instruction.flags & program::kRecomputed) != 0,
                              clocks_.start(), costs_.seconds[index]});
   }
 
   const StepProgram& program_;
   const StepCosts& costs_;
+  Rows rows_;
   Schedule schedule_;
   TracingClocks clocks_;
   Phase phase_ = Phase::setup;
@@ -118,23 +123,6 @@ Trace read_trace(const StepProgram& program, const describe::Cluster& cluster, c
     return {};
   }
   return Tracer(program, *costs, most_micro_batches).read();
-}
-
-std::string_view name_of(Ready stream) {
-  switch (stream) {
-    case Ready::host:
-      return "host";
-    case Ready::communication:
-      return "data-parallel collectives";
-    case Ready::tensor:
-      return "tensor-parallel collectives";
-    case Ready::copies:
-      return "host copies";
-    case Ready::compute:
-    case Ready::gathered:
-      break;
-  }
-  return "kernels";
 }
 
 }  // namespace zeroplan::predict

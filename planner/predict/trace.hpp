@@ -1,19 +1,18 @@
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/describe/cluster.hpp"
 #include "planner/predict/kernels.hpp"
-#include "planner/predict/schedule.hpp"
 
 // A step as a list of what runs when, instruction by instruction: the same rules as read_time (schedule.hpp),
-// with a clock for each stream and every layer walked.
+// with a clock for each row and every layer walked.
 namespace zeroplan::predict {
 
 struct TraceEvent {
   std::string_view name;  // of the instruction
-  Ready stream = Ready::compute;
+  program::Stream stream = program::Stream::compute;
   program::Group group = program::Group::none;
   program::Phase phase = program::Phase::forward;
   std::int64_t layer = -1;       // -1: outside the layers
@@ -33,8 +32,5 @@ struct Trace {
 // are listed; all of them are timed.
 Trace read_trace(const program::StepProgram& program, const describe::Cluster& cluster,
                  const KernelRates& rates, std::int64_t most_micro_batches = 4);
-
-// The name of a track: "kernels", "data parallel" ...
-std::string_view name_of(Ready stream);
 
 }  // namespace zeroplan::predict

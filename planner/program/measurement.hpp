@@ -21,8 +21,6 @@ struct Position {
   std::size_t instruction = 0;  // index into StepProgram::code
 };
 
-inline constexpr std::size_t kGroups = 3;  // values of Group
-
 // What ranks asked of a collective.
 struct CollectiveCount {
   std::int64_t calls = 0;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,9 +103,47 @@ struct Approximation {
   bool changes_figures = false;  // bytes, FLOPs or seconds are not those of the model
 };
 
+// What keeps the instructions of different streams in order; each stream runs its own in the program's order. Some
+// instructions signal an event each time they have run. A wait names an event and an age: before its instruction starts,
+// the execution of the event must be done that is `age` old among those before it in the program's order (0 is the
+// youngest; nothing where there were fewer). So loops, what is peeled off them and micro-batches need no numbers of
+// layers. wait_for_all makes every age mean nothing again.
+struct Order {
+  static constexpr std::uint16_t kNoEvent = 0xffff;
+
+  struct Event {
+    Stream stream = Stream::compute;
+    std::uint16_t oldest = 0;  // age that anybody waits for
+  };
+  struct Wait {
+    std::uint16_t event = 0;
+    std::uint16_t age = 0;
+  };
+  // An instruction that waits or signals.
+  struct Mark {
+    std::uint32_t first_wait = 0;
+    std::uint16_t waits = 0;
+    std::uint16_t signals = kNoEvent;
+  };
+
+  std::vector<Event> events;
+  std::vector<Wait> waits;
+  std::vector<Mark> marks{{}};         // the first belongs to all instructions that do neither
+  std::vector<std::uint16_t> mark_of;  // by instruction, into marks; empty where nothing is ordered
+
+  const Mark& mark(std::size_t instruction) const {
+    return marks[instruction < mark_of.size() ? mark_of[instruction] : 0];
+  }
+  std::span<const Wait> waits_of(std::size_t instruction) const {
+    const Mark& at = mark(instruction);
+    return {waits.data() + at.first_wait, at.waits};
+  }
+};
+
 struct StepProgram {
   std::vector<Buffer> buffers;
   std::vector<Instruction> code;
+  Order order;
   ModelConstants constants;
   std::vector<Approximation> approximations;
   std::vector<UnitPlacement> units;

@@ -74,7 +74,8 @@ TEST_CASE("a model whose training would be another's is refused by the name of w
 namespace {
 
 // A config.json of a small model with one key set.
-std::string config_file(const TemporaryFolder& folder, json config, const std::string& key, const json& value) {
+std::string config_file(const TemporaryFolder& folder, json config, const std::string& key,
+                        const json& value) {
   const std::size_t dot = key.find('.');
   (dot == std::string::npos ? config[key] : config[key.substr(0, dot)][key.substr(dot + 1)]) = value;
   std::string path = folder.file("config.json");
@@ -82,12 +83,12 @@ std::string config_file(const TemporaryFolder& folder, json config, const std::s
   return path;
 }
 
-const json kMpt = {{"model_type", "mpt"}, {"d_model", 32},    {"n_layers", 2}, {"n_heads", 2},
-                   {"vocab_size", 64},    {"max_seq_len", 16}};
+const json kMpt = {{"model_type", "mpt"}, {"d_model", 32},    {"n_layers", 2},
+                   {"n_heads", 2},        {"vocab_size", 64}, {"max_seq_len", 16}};
 const json kBloom = {{"model_type", "bloom"}, {"hidden_size", 32}, {"n_layer", 2},
                      {"n_head", 2},           {"vocab_size", 64},  {"use_cache", true}};
-const json kGpt2 = {{"model_type", "gpt2"}, {"n_embd", 32},      {"n_layer", 2},
-                    {"n_head", 2},          {"vocab_size", 64},  {"n_positions", 16}};
+const json kGpt2 = {{"model_type", "gpt2"}, {"n_embd", 32},     {"n_layer", 2},
+                    {"n_head", 2},          {"vocab_size", 64}, {"n_positions", 16}};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "planner/predict/schedule.hpp"
 #include "planner/predict/trace.hpp"
@@ -15,7 +16,6 @@
 
 using namespace zeroplan;
 using predict::KernelRates;
-using predict::Ready;
 using predict::StepTime;
 using program::Group;
 using program::Instruction;
@@ -38,33 +38,48 @@ KernelRates some_rates() {
   return rates;
 }
 
-// A few instructions with seconds written beside them.
+// A few instructions with seconds and order written beside them. Each signals an event of its own.
 class Script {
  public:
   predict::StepCosts costs;
 
-  void add(Op op, double seconds, Group group = Group::none, std::int16_t ahead = 0) {
+  // After the instruction, `waits` are the indices of those that it waits for on other streams.
+  void add(Op op, double seconds, Stream stream = Stream::compute,
+           const std::vector<std::uint16_t>& waits = {}, Group group = Group::none) {
     Instruction instruction;
     instruction.op = op;
     instruction.group = group;
-    instruction.stream = group == Group::data_parallel ? Stream::communication : Stream::compute;
-    instruction.operands[1].layer_offset = ahead;
+    instruction.stream = stream;
+    program::Order& order = program_.order;
+    order.mark_of.push_back(static_cast<std::uint16_t>(order.marks.size()));
+    order.marks.push_back({static_cast<std::uint32_t>(order.waits.size()),
+                           static_cast<std::uint16_t>(waits.size()),
+                           static_cast<std::uint16_t>(program_.code.size())});
+    for (const std::uint16_t event : waits) order.waits.push_back({event, 0});
+    order.events.push_back({stream, 0});
     program_.code.push_back(instruction);
     costs.seconds.push_back(seconds);
-    costs.launches.push_back(1);
+    costs.launches.push_back(0);
+  }
+  void data_parallel(Op op, double seconds, const std::vector<std::uint16_t>& waits = {}) {
+    add(op, seconds, Stream::communication, waits, Group::data_parallel);
   }
 
-  // The last instruction runs there instead.
-  void on(Stream stream) { program_.code.back().stream = stream; }
+  double ready(Stream stream) const {
+    const predict::Rows rows(program_);
+    predict::Clocks clocks = run(rows);
+    return clocks.at(rows.of(stream));
+  }
+  double host() const { return run(predict::Rows(program_)).at(predict::Rows::kHost); }
 
-  predict::Clocks run(Phase phase) const {
-    predict::Clocks clocks;
-    const predict::Schedule schedule(program_, costs);
-    for (std::size_t i = 0; i < program_.code.size(); ++i) schedule.run(clocks, i, phase);
+ private:
+  predict::Clocks run(const predict::Rows& rows) const {
+    predict::Clocks clocks(rows.count());
+    const predict::Schedule schedule(program_, costs, rows);
+    for (std::size_t i = 0; i < program_.code.size(); ++i) schedule.run(clocks, i, Phase::backward);
     return clocks;
   }
 
- private:
   program::StepProgram program_;
 };
 
@@ -108,76 +123,84 @@ TEST_CASE("time: a stream that overtakes another after many layers is waited for
 TEST_CASE("time: reductions run beside backward, and slow it down") {
   Script script;
   script.add(Op::matmul_input_gradient, 3);
-  script.add(Op::reduce_scatter, 5, Group::data_parallel);
+  script.data_parallel(Op::reduce_scatter, 5, {0});
   script.add(Op::matmul_input_gradient, 4);
-  predict::Clocks clocks = script.run(Phase::backward);
-  CHECK(clocks.at(Ready::compute) == 7);
-  CHECK(clocks.at(Ready::communication) == 8);
+  CHECK(script.ready(Stream::compute) == 7);
+  CHECK(script.ready(Stream::communication) == 8);
   script.costs.slowdown = 0.2;
-  CHECK(script.run(Phase::backward).at(Ready::compute) == 8);
+  CHECK(script.ready(Stream::compute) == 8);
 }
 
-TEST_CASE("time: what adds a reduced partition follows its collective") {
+TEST_CASE("time: an instruction waits for what the program says, and for nothing else") {
   Script script;
-  script.add(Op::reduce_scatter, 5, Group::data_parallel);
-  script.add(Op::accumulate, 2);
-  script.on(Stream::communication);
-  script.add(Op::matmul_input_gradient, 4);
-  predict::Clocks clocks = script.run(Phase::backward);
-  CHECK(clocks.at(Ready::compute) == 4);
-  CHECK(clocks.at(Ready::communication) == 7);
+  script.data_parallel(Op::all_gather, 5);
+  script.data_parallel(Op::all_gather, 5);
+  script.add(Op::matmul, 3, Stream::compute, {0});  // from 5 to 8
+  script.data_parallel(Op::all_gather, 1);          // from 10
+  script.add(Op::copy_to_host, 2, Stream::to_host);
+  script.add(Op::matmul, 3, Stream::compute, {1});
+  CHECK(script.ready(Stream::compute) == 13);
+  CHECK(script.ready(Stream::communication) == 11);
+  CHECK(script.ready(Stream::to_host) == 2);
 }
 
-TEST_CASE("time: kernels wait for traffic and copies on their own stream") {
+TEST_CASE("time: what is on the kernels' stream is waited for by them") {
   Script script;
   script.add(Op::matmul_input_gradient, 3);
-  script.add(Op::reduce_scatter, 5, Group::data_parallel);
-  script.on(Stream::compute);
+  script.add(Op::reduce_scatter, 5, Stream::compute, {}, Group::data_parallel);
   script.add(Op::copy_to_host, 2);
   script.add(Op::matmul_input_gradient, 4);
   script.costs.slowdown = 0.2;  // nothing runs beside it
-  CHECK(script.run(Phase::backward).at(Ready::compute) == 14);
-
-  Script beside;
-  beside.add(Op::copy_to_host, 2);
-  beside.on(Stream::to_host);
-  beside.add(Op::matmul_input_gradient, 4);
-  CHECK(beside.run(Phase::backward).at(Ready::compute) == 4);
+  CHECK(script.ready(Stream::compute) == 14);
 }
 
-TEST_CASE("time: a gather is waited for by the layer that needs it") {
-  Script now;
-  now.add(Op::all_gather, 5, Group::data_parallel);
-  now.add(Op::matmul, 3);
-  CHECK(now.run(Phase::forward).at(Ready::compute) == 8);
-
-  Script ahead;
-  ahead.add(Op::all_gather, 5, Group::data_parallel);     // this layer
-  ahead.add(Op::all_gather, 5, Group::data_parallel, 1);  // the next, beside it
-  ahead.add(Op::matmul, 3);                               // from 5 to 8
-  ahead.add(Op::all_gather, 1, Group::data_parallel, 1);  // from 10
-  ahead.add(Op::matmul, 3);                               // needs what came at 10
-  CHECK(ahead.run(Phase::forward).at(Ready::compute) == 13);
+TEST_CASE("time: a wait of age n is for the execution n before the youngest") {
+  for (std::uint16_t age = 0; age < 4; ++age) {
+    CAPTURE(age);
+    program::StepProgram program;
+    Instruction gather;
+    gather.op = Op::all_gather;
+    gather.group = Group::data_parallel;
+    gather.stream = Stream::communication;
+    program.code.assign(3, gather);
+    Instruction product;
+    product.op = Op::matmul;
+    program.code.push_back(product);
+    program.order.events.push_back({Stream::communication, age});
+    program.order.waits.push_back({0, age});
+    program.order.marks = {{}, {0, 0, 0}, {0, 1, program::Order::kNoEvent}};
+    program.order.mark_of = {1, 1, 1, 2};
+    predict::StepCosts costs;
+    costs.seconds = {1, 2, 4, 10};
+    costs.launches.resize(4);
+    const predict::Rows rows(program);
+    predict::Clocks clocks(rows.count());
+    const predict::Schedule schedule(program, costs, rows);
+    for (std::size_t i = 0; i < 4; ++i) schedule.run(clocks, i, Phase::forward);
+    constexpr std::array<double, 4> kDone{7, 3, 1, 0};
+    CHECK(clocks.at(rows.of(Stream::compute)) == 10 + kDone[age]);
+  }
 }
 
-TEST_CASE("time: kernels wait for sums over tensor-parallel ranks, but for those beside the next kernel") {
-  Script waits;
-  waits.add(Op::matmul, 2);
-  waits.add(Op::all_reduce, 5, Group::tensor_parallel);
-  waits.add(Op::matmul, 3);
-  CHECK(waits.run(Phase::forward).at(Ready::compute) == 10);
+TEST_CASE("time: sums over tensor-parallel ranks hold the host that issues") {
+  Script script;
+  script.add(Op::matmul_input_gradient, 2);
+  script.add(Op::all_reduce, 5, Stream::tensor, {0}, Group::tensor_parallel);
+  CHECK(script.host() == 5);
+  Script other;
+  other.data_parallel(Op::all_reduce, 5);
+  CHECK(other.host() == 0);
+}
 
-  const auto beside = [](double kernel) {
-    Script script;
-    script.add(Op::matmul_input_gradient, 2);
-    script.add(Op::all_reduce, 5, Group::tensor_parallel);
-    script.on(Stream::tensor);
-    script.add(Op::matmul_weight_gradient, kernel);
-    script.add(Op::norm_backward, 1);
-    return script.run(Phase::backward).at(Ready::compute);
-  };
-  CHECK(beside(3) == 8);
-  CHECK(beside(6) == 9);
+TEST_CASE("time: kernels cost the host an issue each, and their stream a gap after what they wait for") {
+  Script script;
+  script.costs.kernel_gap_s = 0.5;
+  script.costs.host_issue_s = 1;
+  script.data_parallel(Op::all_gather, 5);
+  script.add(Op::matmul, 3, Stream::compute, {0});
+  script.costs.launches[1] = 2;
+  CHECK(script.host() == 2);
+  CHECK(script.ready(Stream::compute) == 5 + 2 * 0.5 + 3);
 }
 
 TEST_CASE("time: on one stream everything waits for everything, without gaps") {
@@ -185,9 +208,9 @@ TEST_CASE("time: on one stream everything waits for everything, without gaps") {
   script.costs.one_stream = true;
   script.costs.kernel_gap_s = script.costs.host_issue_s = 100;
   script.add(Op::matmul, 2);
-  script.add(Op::reduce_scatter, 5, Group::data_parallel);
-  script.add(Op::copy_to_host, 4);
-  CHECK(script.run(Phase::backward).at(Ready::compute) == 11);
+  script.data_parallel(Op::reduce_scatter, 5, {0});
+  script.add(Op::copy_to_host, 4, Stream::to_host);
+  CHECK(script.ready(Stream::compute) == 11);
 }
 
 TEST_CASE("time: what is exposed adds up to the step") {
@@ -220,7 +243,7 @@ TEST_CASE("trace: nothing runs on a stream before what is there is done, and eve
   const predict::Trace trace = predict::read_trace(program, eight_a100(), some_rates(), 4);
   CHECK(trace.micro_batches == 9);
   CHECK(trace.left_out == 5);
-  std::array<double, predict::kReady> end{};
+  std::array<double, program::kStreams> end{};
   std::set<std::int64_t> layers, micro_batches;
   for (const predict::TraceEvent& event : trace.events) {
     double& stream = end[static_cast<std::size_t>(event.stream)];

@@ -1,15 +1,17 @@
-#include "planner/predict/schedule.hpp"
+#include "planner/predict/step_costs.hpp"
 
 #include <cmath>
 
 #include "planner/predict/links.hpp"
 #include "planner/predict/skew.hpp"
+#include "planner/predict/traffic.hpp"
 
 namespace zeroplan::predict {
 namespace {
 
 using program::Group;
 using program::Instruction;
+using program::Phase;
 using program::StepProgram;
 
 constexpr double kGiga = 1e9;
@@ -44,9 +46,11 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
   costs.slowdown = rates.slowdown;
   costs.one_stream = rates.one_stream;
   costs.seconds.resize(program.code.size());
-  costs.launches.resize(program.code.size(), 1);
+  costs.launches.resize(program.code.size());
+  Phase phase = Phase::setup;
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instruction& instruction = program.code[i];
+    if (instruction.op == program::Op::phase) phase = static_cast<Phase>(instruction.dims[0]);
     if (!program::takes_time(instruction.op)) continue;
     switch (part_of(instruction, program::Phase::forward)) {
       case ExposedPart::data_parallel:
@@ -70,10 +74,12 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
       default:
         if (instruction.stream == program::Stream::host && rates.measured == nullptr) {
           costs.seconds[i] = moved_bytes(program, instruction) / host_bytes_per_s;
+          if (phase != Phase::step) costs.launches[i] = 1;
           break;
         }
         costs.seconds[i] = kernel_seconds(rates, program, instruction);
-        costs.launches[i] = kernel_launches(rates, instruction);
+        // Optimizers update many tensors with one kernel.
+        if (phase != Phase::step) costs.launches[i] = kernel_launches(rates, instruction);
     }
   }
   if (rates.measured != nullptr && rates.measured->skew() > 0) {
