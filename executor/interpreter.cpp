@@ -155,18 +155,13 @@ void Interpreter::memory(const Instruction& instruction, std::int64_t layer) {
   const std::int64_t instances = program_.buffers[buffer].instances;
   const std::int64_t one = instance_of(buffer, layer + instruction.operands[0].layer_offset);
   const Bytes highest = arena_.high_water().device;
-  switch (instruction.op) {
-    case Op::acquire:
-      arena_.acquire(buffer, one);
-      break;
-    case Op::release:
-      arena_.release(buffer, one);
-      break;
-    case Op::acquire_all:
-      for (std::int64_t i = 0; i < instances; ++i) arena_.acquire(buffer, i);
-      break;
-    default:
-      for (std::int64_t i = instances; i-- > 0;) arena_.release(buffer, i);
+  const program::Takes takes = program::row_of(instruction.op).takes;
+  for (std::int64_t i = 0; i < (takes.every_instance ? instances : 1); ++i) {
+    if (takes.sign > 0) {
+      arena_.acquire(buffer, takes.every_instance ? i : one);
+    } else {
+      arena_.release(buffer, takes.every_instance ? instances - 1 - i : one);
+    }
   }
   if (arena_.high_water().device > highest) peak_position_ = position();
 }

@@ -30,7 +30,7 @@ std::string buffer_arithmetic(const Buffer& buffer, std::int64_t instances) {
 }
 
 Term acquired_term(const Instruction& instruction, const Buffer& buffer) {
-  const std::int64_t instances = instruction.op == Op::acquire_all ? buffer.instances : 1;
+  const std::int64_t instances = program::instances_taken(instruction.op, buffer.instances);
   return {std::string(buffer.name), buffer_arithmetic(buffer, instances),
           static_cast<double>(instances * buffer.bytes)};
 }

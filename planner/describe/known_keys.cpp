@@ -131,8 +131,8 @@ void settle_keys(MapReader& map, std::span<const KnownKey> table, AskedKeys aske
     } else if (known->kind == KeyClass::not_modelled || left_out == nullptr) {
       notes.push_back(note_at(map, entry.key, text));
     } else {
-      left_out->push_back({known->name, note_at(map, entry.key, text),
-                           known->kind == KeyClass::left_out_of_figures});
+      left_out->push_back(
+          {known->name, note_at(map, entry.key, text), known->kind == KeyClass::left_out_of_figures});
     }
   }
   if (unknown > kMaximumUnknownTold) {

@@ -15,12 +15,12 @@
 namespace zeroplan::describe {
 
 enum class KeyClass : std::uint8_t {
-  used,          // its value goes into the plan or the model, or is refused by the reader
-  harmless,      // no effect on memory, traffic, FLOPs or time
-  not_modelled,  // has one, and is passed over: a note says what that leaves out
-  left_out,      // the run leaves it out and would train another model: an approximation says so
+  used,                 // its value goes into the plan or the model, or is refused by the reader
+  harmless,             // no effect on memory, traffic, FLOPs or time
+  not_modelled,         // has one, and is passed over: a note says what that leaves out
+  left_out,             // the run leaves it out and would train another model: an approximation says so
   left_out_of_figures,  // the same, and bytes, FLOPs or seconds leave it out too
-  refused        // changes degrees, the model or what of it is trained: an error says so
+  refused               // changes degrees, the model or what of it is trained: an error says so
 };
 
 struct KnownKey {

@@ -177,6 +177,12 @@ struct Ring {
   bool divides = true;
 };
 
+// What a memory instruction takes (1) or gives back (-1): one instance of its buffer, or every one.
+struct Takes {
+  int sign = 0;
+  bool every_instance = false;
+};
+
 struct InstructionRow {
   Op op = Op::phase;
   std::string_view name;
@@ -186,6 +192,7 @@ struct InstructionRow {
   std::array<OperandRow, kMaxOperands> operands{};
   Products products{};
   Ring ring{};
+  Takes takes{};
   Extra extra = Extra::none;
 };
 

@@ -29,20 +29,24 @@ inline constexpr std::array<InstructionRow, kOps> kInstructions{{
     {.op = Op::acquire,
      .name = "acquire",
      .kind = Class::memory,
-     .operands = {any_type(out("instance", nothing))}},
+     .operands = {any_type(out("instance", nothing))},
+     .takes = {1, false}},
     // The instance is always the one acquired last (a stack).
     {.op = Op::release,
      .name = "release",
      .kind = Class::memory,
-     .operands = {any_type(in("instance", nothing))}},
+     .operands = {any_type(in("instance", nothing))},
+     .takes = {-1, false}},
     {.op = Op::acquire_all,
      .name = "acquire_all",
      .kind = Class::memory,
-     .operands = {any_type(out("instances", nothing))}},
+     .operands = {any_type(out("instances", nothing))},
+     .takes = {1, true}},
     {.op = Op::release_all,
      .name = "release_all",
      .kind = Class::memory,
-     .operands = {any_type(in("instances", nothing))}},
+     .operands = {any_type(in("instances", nothing))},
+     .takes = {-1, true}},
 
     // This rank's next micro-batch.
     {.op = Op::load_batch,
@@ -422,6 +426,12 @@ constexpr bool has_activation_kind(Op op) { return row_of(op).extra == Extra::ac
 // Whether something is done with operands: all but structure and memory.
 constexpr bool is_executed(Op op) { return takes_time(op) || class_of(op) == Class::input; }
 constexpr bool is_linear_product(Op op) { return row_of(op).cost == Cost::linear_product; }
+
+// How many instances of a buffer that has `instances` of them a memory instruction takes; negative where it gives back.
+constexpr std::int64_t instances_taken(Op op, std::int64_t instances) {
+  const Takes takes = row_of(op).takes;
+  return takes.sign * (takes.every_instance ? instances : 1);
+}
 
 // The collectives, in the order of Op.
 inline constexpr std::size_t kCollectives = std::count(kClasses.begin(), kClasses.end(), Class::collective);

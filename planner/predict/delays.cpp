@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace zeroplan::predict {
 namespace {
@@ -47,27 +48,28 @@ Delays Delays::power(std::int64_t count) const {
 void Delays::advance(Clocks& clocks, std::int64_t count) const {
   constexpr int kTries = 12;
   std::vector<double>& times = clocks.times();
-  std::vector<double> steps(rows_), next(rows_), before(rows_), scratch(rows_);
+  // By columns, so that the rows' maxima are taken side by side.
+  std::vector<double> columns(entries_.size());
+  for (std::size_t i = 0; i < rows_; ++i) {
+    for (std::size_t j = 0; j < rows_; ++j) columns[j * rows_ + i] = of(i)[j];
+  }
+  std::vector<double> steps(rows_), next(rows_), after(rows_);
   for (int tries = 0; count > 0; --count, ++tries) {
-    if (tries == kTries) return power(count).advance_once(times, scratch);
-    before = times;
-    advance_once(times, scratch);
-    for (std::size_t i = 0; i < rows_; ++i) next[i] = times[i] - before[i];
-    if (tries > 0 && is_steady(steps, next, clocks.latest())) {
+    if (tries == kTries) return power(count).advance(clocks, 1);
+    std::fill(after.begin(), after.end(), kNever);
+    for (std::size_t j = 0; j < rows_; ++j) {
+      const double* const column = columns.data() + j * rows_;
+      const double ready = times[j];
+      for (std::size_t i = 0; i < rows_; ++i) after[i] = std::max(after[i], column[i] + ready);
+    }
+    for (std::size_t i = 0; i < rows_; ++i) next[i] = after[i] - times[i];
+    std::swap(times, after);
+    if (tries > 0 && count > 1 && is_steady(steps, next, clocks.latest())) {
       for (std::size_t i = 0; i < rows_; ++i) times[i] += static_cast<double>(count - 1) * next[i];
       return;
     }
     std::swap(steps, next);
   }
-}
-
-void Delays::advance_once(std::vector<double>& times, std::vector<double>& scratch) const {
-  for (std::size_t i = 0; i < rows_; ++i) {
-    double latest = kNever;
-    for (std::size_t j = 0; j < rows_; ++j) latest = std::max(latest, of(i)[j] + times[j]);
-    scratch[i] = latest;
-  }
-  std::swap(times, scratch);
 }
 
 // Every row went on as before, and none waits for one that goes on faster and would overtake it.

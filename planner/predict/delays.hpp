@@ -43,7 +43,6 @@ class Delays {
  private:
   double* of(std::size_t row) { return entries_.data() + row * rows_; }
   const double* of(std::size_t row) const { return entries_.data() + row * rows_; }
-  void advance_once(std::vector<double>& times, std::vector<double>& scratch) const;
   bool is_steady(const std::vector<double>& before, const std::vector<double>& now, double latest) const;
 
   std::size_t rows_ = 0;

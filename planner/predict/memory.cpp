@@ -59,21 +59,6 @@ struct Frame {
   std::size_t repeat = 0;  // instruction that opened it
 };
 
-std::int64_t instances_touched(Op op, const Buffer& buffer) {
-  switch (op) {
-    case Op::acquire:
-      return 1;
-    case Op::release:
-      return -1;
-    case Op::acquire_all:
-      return buffer.instances;
-    case Op::release_all:
-      return -buffer.instances;
-    default:
-      return 0;
-  }
-}
-
 bool is_structure_or_memory(Op op) {
   return program::is_memory(op) || program::class_of(op) == program::Class::structure;
 }
@@ -117,7 +102,7 @@ MemoryProfile read_memory(const StepProgram& program) {
         const Buffer& buffer = program.buffers[instruction.operands[0].buffer];
         Piece& piece = buffer.space == Space::device ? frame.device : frame.host;
         piece.acquire(static_cast<std::size_t>(buffer.category),
-                      instances_touched(instruction.op, buffer) * buffer.bytes);
+                      program::instances_taken(instruction.op, buffer.instances) * buffer.bytes);
         if (piece.is_new_peak()) piece.set_peak({phase, -1, i, i});
         break;
       }
@@ -166,7 +151,7 @@ class Census {
   void touch(const Instruction& instruction, std::int64_t times) {
     if (!program::is_memory(instruction.op)) return;
     const program::BufferId id = instruction.operands[0].buffer;
-    counts_[id] += times * instances_touched(instruction.op, program_.buffers[id]);
+    counts_[id] += times * program::instances_taken(instruction.op, program_.buffers[id].instances);
   }
 
   void add(std::size_t begin, std::size_t end, std::int64_t times) {

@@ -4,8 +4,8 @@
 
 #include "planner/program/approximations.hpp"
 #include "planner/program/ends.hpp"
+#include "planner/program/known_orders.hpp"
 #include "planner/program/layer_stack.hpp"
-#include "planner/program/order.hpp"
 #include "planner/program/zero_policy.hpp"
 
 namespace zeroplan::program {
@@ -195,7 +195,7 @@ void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepP
   Builder builder(program, plan.engine.alignment_bytes);
   Compiler(model, plan, make_shapes(model, plan), builder, units.units).step();
   list_parameters(units.units, partitions, rank.tensor_parallel, program);
-  derive_order(program);
+  set_order(program);
 }
 
 StepProgram compile(const Model& model, const Plan& plan, RankPosition rank) {

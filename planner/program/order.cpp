@@ -252,8 +252,8 @@ class Walk {
     const Operand operand = instruction.operands[0];
     const Buffer& buffer = program_.buffers[operand.buffer];
     OfStreams& open = open_[static_cast<std::size_t>(buffer.space)];
-    const bool all = instruction.op == Op::acquire_all || instruction.op == Op::release_all;
-    const bool acquires = instruction.op == Op::acquire || instruction.op == Op::acquire_all;
+    const bool all = row_of(instruction.op).takes.every_instance;
+    const bool acquires = row_of(instruction.op).takes.sign > 0;
     const bool is_shared = first_instance_[operand.buffer] != kNotShared;
     Execution& kernel = kernel_before_release_[static_cast<std::size_t>(buffer.space)];
     if (acquires) {
