@@ -96,6 +96,7 @@ Engine read_engine_yaml(const Document& document) {
   read_integer(map, "alignment_bytes", 1, kMaxMultiple, engine.alignment_bytes);
   read_integer(map, "bucket_bytes", 0, kMaxBucket, engine.bucket_bytes);
   read_integer(map, "gradient_buckets", 0, 8, engine.gradient_buckets);
+  read_integer(map, "overlapped_gradient_buckets", 0, 8, engine.overlapped_gradient_buckets);
   read_flag(map, "step_copies_whole_partition", engine.step_copies_whole_partition);
   read_integer(map, "fp32_logits_copies", 0, 4, engine.fp32_logits_copies);
   read_flag(map, "backward_in_place", engine.backward_in_place);

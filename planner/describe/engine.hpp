@@ -48,6 +48,9 @@ struct Engine {
   // At stages 2 and 3 gradients pass through so many buffers of the bucket's size; 0: through two of one
   // layer's size.
   std::int64_t gradient_buckets = 0;
+  // Where reductions run beside kernels: so many buffers at stage 2, and at stage 3 room for the gradients of at least
+  // so many layers. 0: as `gradient_buckets`.
+  std::int64_t overlapped_gradient_buckets = 0;
   bool step_copies_whole_partition =
       false;  // the optimizer step holds an fp32 copy of the whole partition at once
   // fp32 tensors of tokens x vocabulary alive in the loss, beside the gradient; 0: one in the compute type.

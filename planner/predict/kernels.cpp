@@ -31,10 +31,10 @@ struct Attainable {
   double matmul = 0.8, memory = 0.85, attention = 0.5;
   double sustained = 1;
 };
-constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.594},
+constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.582},
                                                  {"Ampere", 0.85, 0.834, 0.755, 1},
-                                                 {"Hopper", 0.80, 0.887, 0.39, 0.932},
-                                                 {"Blackwell", 0.776, 0.865, 0.39, 0.932},
+                                                 {"Hopper", 0.80, 0.887, 0.39, 0.942},
+                                                 {"Blackwell", 0.776, 0.865, 0.39, 0.942},
                                                  {"CDNA3", 0.51, 0.85, 0.5, 1}}};
 
 // Fused attention: FlashAttention 2, of which `attention` is the limit for long sequences and wide heads. Its

@@ -104,7 +104,8 @@ class Schedule {
     for (std::size_t w = mark.first_wait; w < std::size_t{mark.first_wait} + mark.waits; ++w) {
       clocks.wait(row, rows_.of(program_.order.waits[w]));
     }
-    clocks.spend(row, costs_.launches[index] * gap_);
+    if (program::class_of(instruction.op) == program::Class::kernel)
+      clocks.spend(row, costs_.launches[index] * gap_);
     clocks.run(row, index, seconds);
     if (is_collective(instruction.op) && row != compute) clocks.spend(compute, costs_.slowdown * seconds);
     if (part == StepCosts::kHoldsHost) clocks.spend(Rows::kHost, seconds);

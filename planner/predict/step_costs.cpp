@@ -59,9 +59,11 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
         const program::Buffer& whole = whole_buffer(program, instruction);
         costs.seconds[i] = collective_seconds(cluster, is_data ? data_parallel : tensor_parallel,
                                               instruction.op, moved_bytes_of(instruction, whole), whole.type);
+        if (is_data && phase != Phase::step) costs.launches[i] = 1;
         break;
       }
       case ExposedPart::host_copies:
+        if (phase != Phase::step) costs.launches[i] = 1;
         if (rates.measured != nullptr) {
           costs.seconds[i] = kernel_seconds(rates, program, instruction);
           break;

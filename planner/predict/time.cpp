@@ -151,6 +151,10 @@ double read_step_seconds(const StepProgram& program, const describe::Cluster& cl
   return costs ? read_whole(program, *costs, Rows(program)).seconds : 0;
 }
 
+double read_step_seconds(const StepProgram& program, const StepCosts& costs) {
+  return read_whole(program, costs, Rows(program)).seconds;
+}
+
 StepTime read_time(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates) {
   const std::optional<StepCosts> costs = known_costs(program, cluster, rates);
   if (!costs) return {};

@@ -47,6 +47,10 @@ struct StepTime {
 double read_step_seconds(const program::StepProgram& program, const describe::Cluster& cluster,
                          const KernelRates& rates);
 
+// The same of costs that are known.
+struct StepCosts;
+double read_step_seconds(const program::StepProgram& program, const StepCosts& costs);
+
 // All zero where the rates are not known.
 StepTime read_time(const program::StepProgram& program, const describe::Cluster& cluster,
                    const KernelRates& rates);

@@ -67,6 +67,7 @@ class Compiler {
     opaque_forward();
     if (head_) compute_forward();
     builder_.phase(Phase::backward);
+    zero_.begin_backward();
     if (head_) compute_backward(last);
     opaque_backward(last);
     zero_.end_micro_batch();

@@ -152,16 +152,24 @@ void ZeroPolicy::declare_slots() {
                                      {prefetch_ + 1, 0});
   }
   if (slots_for_gradients()) {
-    Elements elements = most(units_, largest_layer);
+    const Elements elements = most(units_, largest_layer);
     std::int64_t slots = std::min<std::int64_t>(2, layers);
     Elements rest = 0;
     if (plan_.engine.gradient_buckets > 0) {
-      slots = plan_.engine.gradient_buckets;
-      rest = std::max<Elements>(0, plan_.bucket_bytes / bytes_of(gradient_) - elements);
+      const bool beside = traffic_ != Stream::compute;
+      const std::int64_t beside_kernels = beside ? plan_.engine.overlapped_gradient_buckets : 0;
+      const std::int64_t buckets =
+          stage_ == 2 && beside_kernels > 0 ? beside_kernels : plan_.engine.gradient_buckets;
+      // A bucket holds as many layers as there is room for, which are reduced while it is filled again.
+      const Elements room = buckets * (plan_.bucket_bytes / bytes_of(gradient_));
+      const std::int64_t least = std::max(buckets, std::min(beside_kernels, layers));
+      slots =
+          std::clamp<std::int64_t>(room / std::max<Elements>(1, elements), least, std::max(least, layers));
+      rest = std::max<Elements>(0, room - slots * elements);
     }
     gradient_ring_ = builder_.buffer("gradient_bucket", gradient_, Category::bucket, elements, {slots, 0});
-    gradient_ring_rest_ = builder_.reserve(
-        builder_.buffer("gradient_bucket.rest", gradient_, Category::bucket, rest, {slots, 0}));
+    gradient_ring_rest_ =
+        builder_.reserve(builder_.buffer("gradient_bucket.rest", gradient_, Category::bucket, rest));
   }
   const Elements own = builder_.program().data_parallel.rank;
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -249,8 +257,13 @@ void ZeroPolicy::begin_micro_batch() {
   builder_.acquire_all(gradient_ring_);
   builder_.acquire_all(gradient_ring_rest_);
   for (const Unit& unit : units_) {
+    if (held_through_micro_batch(unit)) builder_.acquire(at(unit.weight_gradients));
+  }
+}
+
+void ZeroPolicy::begin_backward() {
+  for (const Unit& unit : units_) {
     if (!held_through_micro_batch(unit)) continue;
-    builder_.acquire(at(unit.weight_gradients));
     builder_.emit(Op::fill_zero, {whole(unit)}, {at(unit.weight_gradients)});
   }
 }
@@ -357,6 +370,16 @@ void ZeroPolicy::step(BufferId scalars) {
   for (const Unit& unit : units_) {
     builder_.layers(unit.layers, unit.first_layer, 1, [&] { update(unit, scalars); });
   }
+  // No engine gathers one unit beside the update of another.
+  if (stage_ == 1 || stage_ == 2) {
+    for (const Unit& unit : units_) {
+      if (unit.elements == 0 || partitions_ == 1) continue;
+      builder_.layers(unit.layers, unit.first_layer, 1, [&] {
+        builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
+                            {own_parameter(unit), at(unit.parameter)});
+      });
+    }
+  }
   scope.release();
   for (auto parts = parts_.rbegin(); parts != parts_.rend(); ++parts)
     builder_.release_all(parts->fused_gradient);
@@ -369,6 +392,11 @@ std::uint32_t ZeroPolicy::number_of(const Unit& unit) const {
   return number;
 }
 
+Operand ZeroPolicy::own_parameter(const Unit& unit) const {
+  const Parts& parts = parts_of(unit);
+  return at(parts.parameter != kNoBuffer ? parts.parameter : unit.parameter);
+}
+
 void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
   if (unit.elements == 0) return;
   const Parts& parts = parts_of(unit);
@@ -379,8 +407,7 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
     builder_.emit(Op::copy_to_host, {unit.partition}, {gradient, at(host_gradient_)});
     gradient = at(host_gradient_);
   }
-  const Operand own_parameter = at(parts.parameter != kNoBuffer ? parts.parameter : unit.parameter);
-  const Operand updated = host_parameter_ != kNoBuffer ? at(host_parameter_) : own_parameter;
+  const Operand updated = host_parameter_ != kNoBuffer ? at(host_parameter_) : own_parameter(unit);
 
   Operand fp32 = at(step_bucket_);
   Elements chunk = unit.partition;
@@ -400,11 +427,7 @@ void ZeroPolicy::update(const Unit& unit, BufferId scalars) {
 
   if (host_parameter_ != kNoBuffer) {
     // Padding was not updated.
-    builder_.emit(Op::copy_to_device, {unit.owned}, {updated, own_parameter});
-  }
-  if (stage_ == 1 || stage_ == 2) {
-    builder_.collective(Op::all_gather, Group::data_parallel, whole(unit),
-                        {own_parameter, at(unit.parameter)});
+    builder_.emit(Op::copy_to_device, {unit.owned}, {updated, own_parameter(unit)});
   }
 }
 

@@ -30,6 +30,8 @@ class ZeroPolicy {
 
   // The slots that one micro-batch uses from its start to its end.
   void begin_micro_batch();
+  // Clears the slots that head and embedding both add to.
+  void begin_backward();
   void end_micro_batch();
 
   bool gathers() const { return stage_ == 3; }
@@ -71,6 +73,7 @@ class ZeroPolicy {
   const Parts& parts_of(const Unit& unit) const;
   // In StepProgram::units, from 1; 0 for what is not there.
   std::uint32_t number_of(const Unit& unit) const;
+  Operand own_parameter(const Unit& unit) const;
   void update(const Unit& unit, BufferId scalars);
 
   Builder& builder_;

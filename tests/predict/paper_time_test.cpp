@@ -189,14 +189,14 @@ void check_within(const Bar& bar, double tolerance, std::span<const Exception> e
 // C2's step is 1.9 times C1's with twice the batch, which leaves nothing for the traffic that is the same in
 // both. 170B is in two figures. Of the others it is not known: shapes that are alike were measured from 27 to
 // 39 TFLOPS on this cluster, and 8B is as fast as 6B with a third more traffic for the same work.
-constexpr std::array<Exception, 9> kZeroExceptions{{{"figure_2 40B zero", 0, 0.19},
+constexpr std::array<Exception, 9> kZeroExceptions{{{"figure_2 40B zero", 0, 0.20},
                                                     {"figure_2 170B zero", 0, 0.23},
                                                     {"figure_3 60B zero 64", 0, 0.20},
                                                     {"figure_4 8B zero", -0.18, 0},
                                                     {"figure_4 13B zero", 0, 0.18},
                                                     {"figure_8 60B zero C1", -0.17, 0},
                                                     {"figure_8 60B zero C2", 0, 0.30},
-                                                    {"figure_8 60B zero C3", 0, 0.34},
+                                                    {"figure_8 60B zero C3", 0, 0.35},
                                                     {"figure_8 170B zero C5", 0, 0.23}}};
 
 }  // namespace

@@ -213,6 +213,36 @@ TEST_CASE("time: on one stream everything waits for everything, without gaps") {
   CHECK(script.ready(Stream::compute) == 11);
 }
 
+TEST_CASE("time: checkpoints that go to the host are never there for free") {
+  const describe::Model model = describe::resolve_model("gpt2-xl");
+  for (const char* machine : {"dgx-a100", "dgx-h100", "dgx1"}) {
+    for (const char* engine : {"native", "fsdp2", "deepspeed", "megatron"}) {
+      for (const std::int64_t micro_batch : {1, 4}) {
+        describe::Plan plan = test::plain_plan();
+        plan.engine = describe::find_engine(engine);
+        plan.tensor_parallel = 4;
+        plan.data_parallel = 2;
+        plan.zero_stage = 1;
+        plan.sequence = 1024;
+        plan.micro_batch = micro_batch;
+        plan.precision = describe::Precision::fp16;
+        plan.recompute = describe::Recompute::full;
+        plan.partition_activations = true;
+        const describe::Cluster cluster = describe::resolve_cluster(machine, 1, {});
+        const KernelRates rates = predict::kernel_rates(cluster.device, plan);
+        const double kept = predict::read_step_seconds(program::compile(model, plan), cluster, rates);
+        plan.offload_activations = true;
+        CAPTURE(machine);
+        CAPTURE(engine);
+        CAPTURE(micro_batch);
+        CHECK(kept > 0);
+        CHECK(predict::read_step_seconds(program::compile(model, plan), cluster, rates) >=
+              kept * (1 - 1e-12));
+      }
+    }
+  }
+}
+
 TEST_CASE("time: what is exposed adds up to the step") {
   describe::Plan plan = test::plain_plan();
   plan.sequence = 1024;
