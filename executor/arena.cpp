@@ -92,7 +92,7 @@ void Arena::acquire(BufferId buffer, std::int64_t instance) {
   memory = block.allocator ? block.allocator->allocate(description.bytes) : block.memory + place;
   // What the engine alone holds stays untouched, so that it is no part of this process.
   if (observing_ && !description.reserved) canary::plant(memory, description.bytes);
-  if (zoned) canary::plant(memory + description.bytes, kZoneBytes);
+  if (zoned && observing_) canary::plant(memory + description.bytes, kZoneBytes);
   block.used += description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
   block.held.push_back({buffer, instance, ++acquired_});
@@ -114,7 +114,7 @@ void Arena::count_written(Block& block, const Held& held) {
 }
 
 void Arena::check_zone(const Held& held) const {
-  if (!size_.observed || !size_.contiguous) return;
+  if (!size_.observed || !size_.contiguous || (!observing_ && held.number > last_observed_)) return;
   const std::byte* memory = instances_[held.buffer][static_cast<std::size_t>(held.instance)];
   if (canary::is_untouched(memory + program_.buffers[held.buffer].bytes, kZoneBytes)) return;
   throw DeviceError(
@@ -124,6 +124,7 @@ void Arena::check_zone(const Held& held) const {
 void Arena::end_observation() {
   if (!observing_) return;
   observing_ = false;
+  last_observed_ = acquired_;
   for (Block& block : blocks_) {
     for (const Held& held : block.held) count_written(block, held);
   }

@@ -33,8 +33,9 @@ using program::CategoryBytes;
 // While it is observed, each instance is filled with a pattern when it is acquired, and what of it was written
 // is counted when it is released: so figures of memory are of what was used, not of what the table of buffers
 // says. Contents of memory that was just acquired mean nothing, observed or not. Between the instances of an
-// observed arena's block there are a few bytes that nobody may write: when an instance before them is released
-// or check_held() is called, a change of them is a DeviceError that names it. Buffers that the plan's engine
+// observed arena's block there are a few bytes that nobody may write: when an instance that was acquired while it
+// was observed is released then, or check_held() is called, a change of them is a DeviceError that names it. While
+// it is observed nothing may run beside what acquires and releases; later the arena touches no memory itself. Buffers that the plan's engine
 // alone holds (Buffer::reserved) have a place that nothing touches: using one is a DeviceError.
 class Arena {
  public:
@@ -51,6 +52,7 @@ class Arena {
 
   // From here on nothing is filled or counted. Requires that the step in which the peak is has run.
   void end_observation();
+  bool observing() const { return observing_; }
   // What was written of that which was held at the peak, device and host. Requires end_observation().
   const CategoryBytes& written_at_high_water() const { return blocks_[0].written_at_high_water; }
   const CategoryBytes& written_at_host_high_water() const { return blocks_[1].written_at_high_water; }
@@ -96,6 +98,7 @@ class Arena {
   ArenaSize size_;
   bool observing_;
   std::uint64_t acquired_ = 0;
+  std::uint64_t last_observed_ = 0;                 // number of the last acquisition that was
   std::array<Block, 2> blocks_;                     // device, host
   std::vector<std::vector<std::byte*>> instances_;  // by buffer; empty for views
 };

@@ -16,6 +16,7 @@ using program::Class;
 using program::Instruction;
 using program::Op;
 using program::Phase;
+using program::Stream;
 
 namespace {
 
@@ -43,6 +44,22 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     if (program.buffers[b].name == "scalars") scalars_ = static_cast<BufferId>(b);
   }
+  overlaps_ = true;
+  for (Communicator* group : {data_parallel_, tensor_parallel_}) {
+    if (group == nullptr) continue;
+    overlaps_ = overlaps_ && group->runs_beside();
+    group->set_activity([this] { return position_text(); });
+  }
+  for (const program::Order::Event& event : program.order.events) {
+    executions_.push_back({std::vector<Device::Event>(std::size_t{event.oldest} + 1), 0});
+  }
+}
+
+// What is said of this rank later is where it was last.
+Interpreter::~Interpreter() {
+  for (Communicator* group : {data_parallel_, tensor_parallel_}) {
+    if (group != nullptr) group->set_activity([text = position_text()] { return text; });
+  }
 }
 
 void Interpreter::clear_profile() {
@@ -57,9 +74,17 @@ void Interpreter::clear_calls(program::Group group) {
 void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
 
 void Interpreter::step(const StepSettings& given, BatchSource& batches) {
+  // What another stream still does may not outlive the settings, or the memory that it works on.
+  struct Drained {
+    Device& device;
+    ~Drained() { device.drain(); }
+  };
   StepSettings settings = given;
   settings.model = program_.constants;
+  const Drained drained{device_};
+  forget_events();
   run(first_after_setup_, program_.code.size(), {}, settings, &batches);
+  device_.synchronize();
 }
 
 void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, const StepSettings& settings,
@@ -85,19 +110,104 @@ void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, c
       case Op::end_repeat:
         break;
       case Op::wait_for_all:
-        device_.synchronize();
+        wait_for_all();
         break;
       case Op::phase:
         phase_ = static_cast<Phase>(instruction.dims[0]);
         break;
-      default: {
-        enter(i, registers);
-        const auto start = std::chrono::steady_clock::now();
-        one(instruction, registers, settings, batches);
-        add_time(i, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      default:
+        issue(i, registers, settings, batches);
+    }
+  }
+}
+
+void Interpreter::issue(std::size_t index, Registers registers, const StepSettings& settings,
+                        BatchSource* batches) {
+  using Clock = std::chrono::steady_clock;
+  const Instruction& instruction = program_.code[index];
+  const bool beside = overlaps_ && !arena_.observing();
+  const Stream stream = beside ? instruction.stream : Stream::compute;
+  const std::uint64_t here = packed(index, registers);
+  position_.store(here, std::memory_order_relaxed);
+  const program::Order& order = program_.order;
+  if (beside) {
+    for (const program::Order::Wait& wait : order.waits_of(index)) {
+      const Executions& of = executions_[wait.event];
+      if (wait.age >= of.count) continue;
+      this->wait(stream, order.events[wait.event].stream,
+                 of.youngest[(of.count - 1 - wait.age) % of.youngest.size()]);
+    }
+  }
+  const auto timed = [this, index, here](const auto& work) {
+    const auto start = Clock::now();
+    try {
+      work();
+    } catch (...) {
+      std::uint64_t none = 0;
+      failed_at_.compare_exchange_strong(none, here, std::memory_order_relaxed);
+      throw;
+    }
+    add_time(index, std::chrono::duration<double>(Clock::now() - start).count());
+  };
+  switch (program::class_of(instruction.op)) {
+    case Class::structure:
+      break;  // run() reads it
+    case Class::memory:
+      timed([&] { memory(instruction, registers.layer); });
+      break;
+    case Class::input: {
+      const std::array<Tensor, 2> batch{operand(instruction, 0, registers.layer),
+                                        operand(instruction, 1, registers.layer)};
+      timed([&] { batches->next(batch[0].as<std::int32_t>(), batch[1].as<std::int32_t>()); });
+      break;
+    }
+    case Class::collective: {
+      const std::function<void()> call = collective(instruction, registers.layer);
+      if (stream == Stream::compute) {
+        timed(call);
+      } else {
+        device_.run_on_host(stream, [timed, call] { timed(call); });
+      }
+      break;
+    }
+    case Class::kernel:
+    case Class::to_host:
+    case Class::to_device: {
+      const Kernel launch = kernel(instruction, registers, settings);
+      if (stream == Stream::compute) {
+        timed([&] { device_.execute(launch, settings, stream); });
+      } else {
+        device_.run_on_host(stream, [this, timed, launch, &settings, stream] {
+          timed([&] { device_.execute(launch, settings, stream); });
+        });
       }
     }
   }
+  const std::uint16_t event = order.mark(index).signals;
+  if (!beside || event == program::Order::kNoEvent) return;
+  Executions& of = executions_[event];
+  of.youngest[of.count++ % of.youngest.size()] = device_.record(stream);
+}
+
+void Interpreter::wait(Stream stream, Stream other, Device::Event event) {
+  const auto start = std::chrono::steady_clock::now();
+  device_.wait(stream, event);
+  if (stream != Stream::compute) return;
+  profile_.waited_seconds[static_cast<std::size_t>(other)] +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Interpreter::wait_for_all() {
+  for (std::size_t s = 0; s < program::kStreams; ++s) {
+    const auto other = static_cast<Stream>(s);
+    if (other != Stream::compute) wait(Stream::compute, other, device_.record(other));
+  }
+  device_.synchronize();
+  forget_events();
+}
+
+void Interpreter::forget_events() {
+  for (Executions& executions : executions_) executions.count = 0;
 }
 
 void Interpreter::add_time(std::size_t index, double seconds) {
@@ -109,36 +219,14 @@ void Interpreter::add_time(std::size_t index, double seconds) {
   profile_.collectives[static_cast<std::size_t>(group)].push_back({index, static_cast<float>(seconds)});
 }
 
-void Interpreter::one(const Instruction& instruction, Registers registers, const StepSettings& settings,
-                      BatchSource* batches) {
-  switch (program::class_of(instruction.op)) {
-    case Class::memory:
-      memory(instruction, registers.layer);
-      break;
-    case Class::input:
-      batches->next(operand(instruction, 0, registers.layer).as<std::int32_t>(),
-                    operand(instruction, 1, registers.layer).as<std::int32_t>());
-      break;
-    case Class::collective:
-      collective(instruction, registers.layer);
-      break;
-    case Class::structure:
-      break;  // step() reads it
-    case Class::kernel:
-    case Class::to_host:
-    case Class::to_device:
-      kernel(instruction, registers, settings);
-  }
-}
-
-void Interpreter::enter(std::size_t instruction, Registers registers) {
+std::uint64_t Interpreter::packed(std::size_t instruction, Registers registers) const {
   const auto layer = static_cast<std::uint64_t>(registers.in_layers ? registers.layer + 1 : 0);
-  position_.store(static_cast<std::uint64_t>(phase_) << 56 | layer << 24 | instruction,
-                  std::memory_order_relaxed);
+  return static_cast<std::uint64_t>(phase_) << 56 | layer << 24 | instruction;
 }
 
 program::Position Interpreter::position() const {
-  const std::uint64_t packed = position_.load(std::memory_order_relaxed);
+  const std::uint64_t failed = failed_at_.load(std::memory_order_relaxed);
+  const std::uint64_t packed = failed != 0 ? failed : position_.load(std::memory_order_relaxed);
   return {static_cast<Phase>(packed >> 56), static_cast<std::int64_t>(packed >> 24 & 0xffffffff) - 1,
           static_cast<std::size_t>(packed & 0xffffff)};
 }
@@ -166,38 +254,35 @@ void Interpreter::memory(const Instruction& instruction, std::int64_t layer) {
   if (arena_.high_water().device > highest) peak_position_ = position();
 }
 
-void Interpreter::collective(const Instruction& instruction, std::int64_t layer) {
-  Communicator* group =
+std::function<void()> Interpreter::collective(const Instruction& instruction, std::int64_t layer) const {
+  Communicator* const group =
       instruction.group == program::Group::data_parallel ? data_parallel_ : tensor_parallel_;
   if (group == nullptr) {
     throw CommunicationError(fmt::format("{} over {} ranks without a communicator",
                                          program::name_of(instruction.op),
                                          program::name_of(instruction.group)));
   }
-  device_.synchronize();
-  group->set_activity(position_text());
   Tensor whole = operand(instruction, program::whole_operand(instruction.op), layer);
   whole.elements = instruction.dims[0];
   switch (instruction.op) {
-    case Op::all_reduce:
-      group->all_reduce(whole,
-                        (instruction.flags & program::kMaximum) != 0 ? Reduction::maximum : Reduction::sum);
-      break;
+    case Op::all_reduce: {
+      const bool takes_maximum = (instruction.flags & program::kMaximum) != 0;
+      return [=] { group->all_reduce(whole, takes_maximum ? Reduction::maximum : Reduction::sum); };
+    }
     case Op::reduce_scatter:
-      group->reduce_scatter(whole);
-      break;
+      return [=] { group->reduce_scatter(whole); };
     case Op::all_gather: {
       Tensor own = operand(instruction, 0, layer);
       own.elements = div_exact(instruction.dims[0], group->size());
-      group->all_gather(own, whole);
-      break;
+      return [=] { group->all_gather(own, whole); };
     }
     default:
-      group->broadcast(whole, 0);
+      return [=] { group->broadcast(whole, 0); };
   }
 }
 
-void Interpreter::kernel(const Instruction& instruction, Registers registers, const StepSettings& settings) {
+Kernel Interpreter::kernel(const Instruction& instruction, Registers registers,
+                           const StepSettings& settings) {
   Kernel kernel;
   kernel.op = instruction.op;
   kernel.flags = instruction.flags;
@@ -215,10 +300,7 @@ void Interpreter::kernel(const Instruction& instruction, Registers registers, co
   const Class kind = program::class_of(instruction.op);
   if (kind == Class::to_device) profile_.to_device_bytes += moved_bytes(kernel);
   if (kind == Class::to_host) profile_.to_host_bytes += moved_bytes(kernel);
-  // A kernel that does not end cannot be asked where it is.
-  Communicator* group = data_parallel_ != nullptr ? data_parallel_ : tensor_parallel_;
-  if (group != nullptr) group->set_activity(position_text());
-  device_.execute(kernel, settings, instruction.stream);
+  return kernel;
 }
 
 std::int64_t Interpreter::instance_of(BufferId buffer, std::int64_t layer) const {

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,15 +39,23 @@ struct Profile {
   std::vector<Time> of_instruction;  // by index into StepProgram::code
   // By group, in the order they were made, since the last clear_calls(): the same on every rank of the group.
   std::array<std::vector<Call>, program::kGroups> collectives;
+  // How long the issuing thread, which runs the kernels, waited for each other stream.
+  std::array<double, program::kStreams> waited_seconds{};
   Bytes to_host_bytes = 0, to_device_bytes = 0;
 };
 
-// Walks a step program. It knows nothing of ZeRO: stages, partitions and copies are already instructions.
-// Groups of one rank may be nullptr.
+// Walks a step program and issues it to the device's streams, with the waits that are in the program. It knows nothing
+// of ZeRO: stages, partitions and copies are already instructions. Groups of one rank may be nullptr.
+//
+// Streams run beside each other where every group can (Communicator::runs_beside) and nothing is observed
+// (Arena::observing); else each instruction ends before the next begins. The results are the same bits.
 class Interpreter {
  public:
   Interpreter(const program::StepProgram& program, Device& device, Arena& arena, Communicator* data_parallel,
               Communicator* tensor_parallel);
+  ~Interpreter();
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
 
   // Runs the setup phase: the states are held from here on.
   void setup();
@@ -58,7 +67,7 @@ class Interpreter {
   // Forgets the single calls of a group's collectives; their sums stay.
   void clear_calls(program::Group group);
 
-  // Where the program is. Any thread may ask, at any time.
+  // Where the program is, or where it failed first. Any thread may ask, at any time.
   program::Position position() const;
   // "matmul of layer 3 in forward": that point in words.
   std::string position_text() const;
@@ -81,13 +90,16 @@ class Interpreter {
   };
   void run(std::size_t begin, std::size_t end, Registers registers, const StepSettings& settings,
            BatchSource* batches);
-  void one(const program::Instruction& instruction, Registers registers, const StepSettings& settings,
-           BatchSource* batches);
-  void enter(std::size_t instruction, Registers registers);
+  // In the order of its stream, after what it waits for.
+  void issue(std::size_t index, Registers registers, const StepSettings& settings, BatchSource* batches);
+  void wait_for_all();
+  void wait(program::Stream stream, program::Stream other, Device::Event event);
+  void forget_events();
+  std::uint64_t packed(std::size_t instruction, Registers registers) const;
   void add_time(std::size_t index, double seconds);
   void memory(const program::Instruction& instruction, std::int64_t layer);
-  void collective(const program::Instruction& instruction, std::int64_t layer);
-  void kernel(const program::Instruction& instruction, Registers registers, const StepSettings& settings);
+  std::function<void()> collective(const program::Instruction& instruction, std::int64_t layer) const;
+  Kernel kernel(const program::Instruction& instruction, Registers registers, const StepSettings& settings);
   Tensor operand(const program::Instruction& instruction, std::size_t index, std::int64_t layer) const;
   std::int64_t instance_of(program::BufferId buffer, std::int64_t layer) const;
   Tensor scalars() const;
@@ -101,7 +113,15 @@ class Interpreter {
   std::size_t first_after_setup_ = 0;
   program::BufferId scalars_ = program::kNoBuffer;
   program::Phase phase_ = program::Phase::setup;
-  std::atomic<std::uint64_t> position_ = 0;  // packed: phase, layer + 1, instruction
+  std::atomic<std::uint64_t> position_ = 0;   // packed: phase, layer + 1, instruction
+  std::atomic<std::uint64_t> failed_at_ = 0;  // the same, of what another stream's thread threw
+  bool overlaps_ = false;
+  // Of each event of the program's order, the executions that may be waited for, the youngest last.
+  struct Executions {
+    std::vector<Device::Event> youngest;  // a ring
+    std::size_t count = 0;                // since everything was waited for
+  };
+  std::vector<Executions> executions_;
   program::Position peak_position_;
   Profile profile_;
 };

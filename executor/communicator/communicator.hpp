@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ struct Ledger {
   std::vector<LedgerEntry> last;  // up to 16
 };
 
+// What a rank is doing, in words. Asked when a message needs it, from any thread.
+using Activity = std::function<std::string()>;
+
 // A group of ranks that a rank belongs to. Implementations: threads/ (ranks are threads of one process), mpi/
 // (ranks are processes), nccl/ (GPUs). Collectives are in place on whole vectors, block until this rank's
 // part is done, and add in the order of ranks 0, 1, 2 ... with fp32 sums, so that fp32 results have the same
@@ -64,8 +68,12 @@ class Communicator {
 
   // Ends every call of this and of all groups that stem from the same start, on every rank, with `reason`.
   virtual void abort(const std::string& reason) = 0;
-  // What this rank is doing, for messages about it: an instruction's name.
-  virtual void set_activity(std::string activity) = 0;
+  // For messages about this rank: an instruction's name. What it asks must last until the next call.
+  virtual void set_activity(Activity activity) = 0;
+
+  // Whether this group's calls may be made on another thread than those of other groups, beside them. They are still
+  // made one at a time.
+  virtual bool runs_beside() const { return false; }
 
   // Calls and what they were asked to do.
   virtual const Ledger& ledger() const = 0;

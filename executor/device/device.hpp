@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -46,7 +47,8 @@ struct Kernel {
 };
 
 // Where a rank's memory is and its kernels run. Two implementations: cpu/ and cuda/ (a shared object opened
-// on demand). Work on one stream runs in order; host code sees results after synchronize().
+// on demand). Work on one stream runs in order, and streams run beside each other where the device can; host code sees
+// results after synchronize(). One thread issues.
 class Device {
  public:
   virtual ~Device() = default;
@@ -61,14 +63,22 @@ class Device {
 
   // Runs every instruction from fill_zero to scale_update (planner/instructions/table.hpp says what each does). Throws
   // DeviceError for an instruction or a type that the device does not have.
+  // `settings` and what the operands point to must last until the stream is past it.
   virtual void execute(const Kernel& kernel, const StepSettings& settings, program::Stream stream) = 0;
+
+  // Runs work of the host in the stream's order: what communicators do that use the host's processors. There,
+  // execute() on the same stream runs at once.
+  virtual void run_on_host(program::Stream stream, std::function<void()> work) = 0;
 
   // Events order streams: `wait` holds back what follows on `stream` until what was on `event`'s stream is
   // done.
   using Event = std::uint64_t;
   virtual Event record(program::Stream stream) = 0;
   virtual void wait(program::Stream stream, Event event) = 0;
+  // Throws what work on a stream threw first; wait() may too.
   virtual void synchronize() = 0;
+  // Waits until nothing runs any more, whether or not something threw: before memory is given back.
+  virtual void drain() noexcept = 0;
 
   // Floating-point operations, 2 m n k, of all matrix products that ran so far: counted where they are
   // computed, not from the instructions. Any thread may ask.

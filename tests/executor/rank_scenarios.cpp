@@ -202,7 +202,7 @@ void fail(Communicator& world, const std::string& how) {
   const bool last = world.rank() == world.size() - 1;
   std::vector<std::byte> bytes(48);
   world.barrier();
-  world.set_activity(fmt::format("matmul {}", world.rank()));
+  world.set_activity([r = world.rank()] { return fmt::format("matmul {}", r); });
   fmt::print("before call 1\n");
   std::fflush(stdout);
   if (last) {

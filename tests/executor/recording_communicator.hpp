@@ -64,7 +64,8 @@ class RecordingCommunicator : public Communicator {
                                                    Recording::Group{splits_++, color});
   }
   void abort(const std::string& reason) override { seen_.abort(reason); }
-  void set_activity(std::string activity) override { seen_.set_activity(std::move(activity)); }
+  void set_activity(Activity activity) override { seen_.set_activity(std::move(activity)); }
+  bool runs_beside() const override { return seen_.runs_beside(); }
   const Ledger& ledger() const override { return seen_.ledger(); }
   const Moved& moved() const override { return seen_.moved(); }
 

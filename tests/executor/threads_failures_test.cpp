@@ -73,7 +73,7 @@ TEST_CASE("threads: calls that differ in operation, length or type end on all ra
   for (const Case& c : cases) {
     CAPTURE(c.text);
     const auto said = messages(4, {}, [&](Communicator& ranks) {
-      ranks.set_activity(fmt::format("instruction {}", ranks.rank()));
+      ranks.set_activity([r = ranks.rank()] { return fmt::format("instruction {}", r); });
       ranks.barrier();
       if (ranks.rank() == 2) return c.odd(ranks);
       std::vector<float> values(12);
@@ -94,7 +94,7 @@ TEST_CASE("threads: a rank that does not come is named to all with what it was d
   std::atomic<int> waiting = 3;
   const auto said = messages(4, {.timeout = 200ms}, [&](Communicator& ranks) {
     ranks.barrier();
-    ranks.set_activity(fmt::format("matmul {}", ranks.rank()));
+    ranks.set_activity([r = ranks.rank()] { return fmt::format("matmul {}", r); });
     if (ranks.rank() == 2) {
       while (waiting > 0) std::this_thread::sleep_for(1ms);
     }
@@ -175,7 +175,7 @@ TEST_CASE("run_ranks: a rank that never comes back is reported where the process
   };
   CHECK_THROWS_AS(run_ranks(2, options,
                             [&](Communicator& ranks) {
-                              ranks.set_activity("a kernel that does not end");
+                              ranks.set_activity([] { return std::string("a kernel that does not end"); });
                               if (ranks.rank() == 0) ranks.barrier();
                               while (!released) std::this_thread::sleep_for(1ms);
                             }),

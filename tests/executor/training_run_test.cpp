@@ -8,6 +8,7 @@
 #include "executor/error.hpp"
 #include "executor/training.hpp"
 #include "executor/waiting.hpp"
+#include "planner/instructions/table.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/executor/training_support.hpp"
@@ -80,16 +81,19 @@ TEST_CASE("a run reports each step, and where it is when a step takes long") {
   CHECK(measurement.of_rank[0].process == measurement.of_rank[1].process);
   CHECK(measurement.of_rank[1].device_peak_bytes == measurement.of_rank[0].device_peak_bytes);
   double slow = 0;
-  double all = 0;
+  double kernels = 0;
   for (const program::InstructionTime& time : measurement.times) {
     if (time.op == program::Op::scale_update) {
       slow = time.seconds;
       CHECK(time.calls == 2);  // of the measured steps
     }
-    all += time.seconds;
+    // Collectives, and what adds what they brought, run beside the others.
+    if (program::class_of(time.op) == program::Class::kernel && time.op != program::Op::accumulate) {
+      kernels += time.seconds;
+    }
   }
   CHECK(slow >= 0.4);
-  CHECK(all <= measurement.steps[1].seconds + measurement.steps[2].seconds);
+  CHECK(kernels <= measurement.steps[1].seconds + measurement.steps[2].seconds);
 }
 
 TEST_CASE("the wait for a rank that comes late is told apart from the transfer") {

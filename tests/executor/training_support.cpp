@@ -60,6 +60,10 @@ class HookedDevice : public Device {
   Event record(program::Stream stream) override { return device_->record(stream); }
   void wait(program::Stream stream, Event event) override { device_->wait(stream, event); }
   void synchronize() override { device_->synchronize(); }
+  void drain() noexcept override { device_->drain(); }
+  void run_on_host(program::Stream stream, std::function<void()> work) override {
+    device_->run_on_host(stream, std::move(work));
+  }
   Bytes workspace_bytes() const override { return device_->workspace_bytes(); }
   Flops product_flops() const override { return device_->product_flops(); }
 

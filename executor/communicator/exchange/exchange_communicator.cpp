@@ -80,7 +80,8 @@ class ExchangeCommunicator final : public Communicator {
   }
 
   void abort(const std::string& reason) override { transport_->abort(reason); }
-  void set_activity(std::string activity) override { transport_->set_activity(std::move(activity)); }
+  void set_activity(Activity activity) override { transport_->set_activity(std::move(activity)); }
+  bool runs_beside() const override { return transport_->runs_beside(); }
 
  private:
   using Shares = std::vector<Share>;

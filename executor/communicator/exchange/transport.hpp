@@ -39,7 +39,9 @@ class Transport {
   virtual std::unique_ptr<Transport> split(const Call& call, const std::vector<std::int64_t>& ranks) = 0;
 
   virtual void abort(const std::string& reason) = 0;
-  virtual void set_activity(std::string activity) = 0;
+  virtual void set_activity(Activity activity) = 0;
+  // As Communicator::runs_beside().
+  virtual bool runs_beside() const { return false; }
 };
 
 // Text that is the same for every transport. Ranks are those that the user knows: of the whole run.

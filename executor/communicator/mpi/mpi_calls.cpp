@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "executor/communicator/exchange/transport.hpp"
 #include "planner/units.hpp"
@@ -53,6 +55,7 @@ ActivityBoard::ActivityBoard() {
         "MPI_Win_allocate_shared");
   check(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN), "MPI_Win_set_errhandler");
   write("");
+  writer_ = std::jthread([this] { rewrite(); });
 
   MPI_Comm_size(host, &host_size);
   MPI_Group world_group = MPI_GROUP_NULL, host_group = MPI_GROUP_NULL;
@@ -72,7 +75,29 @@ ActivityBoard::ActivityBoard() {
   MPI_Group_free(&world_group);
 }
 
-ActivityBoard::~ActivityBoard() { MPI_Win_free(&window_); }
+ActivityBoard::~ActivityBoard() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  writer_.join();
+  MPI_Win_free(&window_);
+}
+
+void ActivityBoard::set(Activity activity) {
+  const std::lock_guard lock(mutex_);
+  activity_ = std::move(activity);
+  if (activity_) write(activity_());
+}
+
+void ActivityBoard::rewrite() {
+  constexpr std::chrono::milliseconds kPause{100};
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kPause, [this] { return ended_; })) {
+    if (activity_) write(activity_());
+  }
+}
 
 void ActivityBoard::write(const std::string& activity) {
   const std::size_t length = std::min(activity.size(), static_cast<std::size_t>(kActivityBytes) - 1);

@@ -5,9 +5,14 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "executor/communicator/communicator.hpp"
 
 // MPI's handles and errors. For the implementation of mpi/ only.
 namespace zeroplan::executor::mpi {
@@ -36,7 +41,7 @@ class CommunicatorHandle {
 };
 
 // What each process on this host is doing, in memory that they share: a rank that does not come can no longer
-// be asked.
+// be asked. A thread of its own writes it anew every now and then.
 class ActivityBoard {
  public:
   ActivityBoard();
@@ -44,14 +49,22 @@ class ActivityBoard {
   ActivityBoard(const ActivityBoard&) = delete;
   ActivityBoard& operator=(const ActivityBoard&) = delete;
 
-  void write(const std::string& activity);
+  void set(Activity activity);
   // "rank 2 was at: matmul". `rank` of MPI_COMM_WORLD.
   std::string text(int rank) const;
 
  private:
+  void write(const std::string& activity);
+  void rewrite();
+
   MPI_Win window_ = MPI_WIN_NULL;
   char* own_ = nullptr;
   std::vector<const char*> boards_;  // by rank of MPI_COMM_WORLD; null where its memory is not shared
+  std::mutex mutex_;                 // guards what follows, and writing
+  std::condition_variable changed_;
+  Activity activity_;
+  bool ended_ = false;
+  std::jthread writer_;
 };
 
 }  // namespace zeroplan::executor::mpi

@@ -33,7 +33,7 @@ class MpiTransport final : public exchange::Transport {
   Bytes sent_bytes() const override { return sent_bytes_; }
   std::unique_ptr<Transport> split(const Call& call, const std::vector<std::int64_t>& ranks) override;
   void abort(const std::string& reason) override;
-  void set_activity(std::string activity) override { session_->activities.write(activity); }
+  void set_activity(Activity activity) override { session_->activities.set(std::move(activity)); }
 
  private:
   struct Message {

@@ -53,8 +53,8 @@ Control::Control(const SocketOptions& options, std::vector<FrameStream> streams)
   peers_.reserve(streams.size());
   for (FrameStream& stream : streams) peers_.push_back({.stream = std::move(stream), .heard = Clock::now()});
   // Said before anything else, so that a peer that ends at once is not one that has said nothing.
-  send_to_all(Frame(FrameKind::activity).put(activity_));
-  sent_activity_ = activity_;
+  sent_activity_ = activity_();
+  send_to_all(Frame(FrameKind::activity).put(sent_activity_));
   thread_ = std::jthread([this] { run(); });
 }
 
@@ -66,14 +66,14 @@ Control::~Control() {
   requested_.set();
 }
 
-void Control::set_activity(std::string activity) {
+void Control::set_activity(Activity activity) {
   const std::lock_guard lock(mutex_);
   activity_ = std::move(activity);
 }
 
 std::string Control::activity() const {
   const std::lock_guard lock(mutex_);
-  return activity_;
+  return activity_();
 }
 
 bool Control::stopped() const {
@@ -100,7 +100,7 @@ Failure Control::stop(Report report) {
 std::optional<Failure> Control::finish() {
   std::unique_lock lock(mutex_);
   returned_ = true;
-  activity_ = "the end of its work";
+  activity_ = [] { return std::string("the end of its work"); };
   requested_.set();
   changed_.wait(lock, [&] { return verdict_ || all_returned_; });
   told_ = true;
@@ -313,7 +313,7 @@ void Control::require_own_end() {
     if (told_) return;
     told_ = true;
     report = fmt::format("{}; rank {} does not end: {}", verdict_->text, options_.rank,
-                         exchange::activity_text(options_.rank, activity_));
+                         exchange::activity_text(options_.rank, activity_()));
   }
   if (options_.stalled) return options_.stalled(report);
   fmt::print(stderr, "{}\n", report);

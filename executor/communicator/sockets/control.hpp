@@ -45,7 +45,7 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  void set_activity(std::string activity);
+  void set_activity(Activity activity);
   std::string activity() const;
 
   // There is a verdict, or this rank has reported and so takes part in nothing more.
@@ -102,7 +102,7 @@ class Control {
   Event requested_, stopped_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::string activity_ = "the start of its work";
+  Activity activity_ = [] { return std::string("the start of its work"); };
   std::optional<Report> report_;
   bool returned_ = false;  // this rank
   std::optional<Failure> verdict_;

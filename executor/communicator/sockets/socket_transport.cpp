@@ -222,8 +222,6 @@ void SocketTransport::abort(const std::string& reason) {
       report_of(Failure::Kind::communication, fmt::format("rank {}: {}", own, reason), {own}));
 }
 
-void SocketTransport::set_activity(std::string activity) {
-  session_->control.set_activity(std::move(activity));
-}
+void SocketTransport::set_activity(Activity activity) { session_->control.set_activity(std::move(activity)); }
 
 }  // namespace zeroplan::executor::sockets

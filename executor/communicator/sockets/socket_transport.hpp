@@ -91,7 +91,9 @@ class SocketTransport final : public exchange::Transport {
   Bytes sent_bytes() const override;
   std::unique_ptr<Transport> split(const Call& call, const std::vector<std::int64_t>& ranks) override;
   void abort(const std::string& reason) override;
-  void set_activity(std::string activity) override;
+  void set_activity(Activity activity) override;
+  // Two groups of a rank have no other rank in common but the run, so no channel either.
+  bool runs_beside() const override { return true; }
 
  private:
   std::int64_t member(std::int64_t rank) const { return members_[static_cast<std::size_t>(rank)]; }

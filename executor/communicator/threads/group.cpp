@@ -47,7 +47,7 @@ std::int64_t SharedRun::origin() const {
   return origin_;
 }
 
-void SharedRun::set_activity(std::int64_t rank, std::string activity) {
+void SharedRun::set_activity(std::int64_t rank, Activity activity) {
   Presence& presence = presences_[static_cast<std::size_t>(rank)];
   const std::lock_guard lock(presence.mutex);
   presence.activity = std::move(activity);
@@ -56,8 +56,8 @@ void SharedRun::set_activity(std::int64_t rank, std::string activity) {
 std::string SharedRun::activity_text(std::int64_t rank) const {
   const Presence& presence = presences_[static_cast<std::size_t>(rank)];
   const std::lock_guard lock(presence.mutex);
-  if (presence.activity.empty()) return fmt::format("rank {} has not said what it does", rank);
-  return fmt::format("rank {} was at: {}", rank, presence.activity);
+  if (!presence.activity) return fmt::format("rank {} has not said what it does", rank);
+  return fmt::format("rank {} was at: {}", rank, presence.activity());
 }
 
 void SharedRun::wake_when_stopped(const std::shared_ptr<ThreadGroup>& group) {

@@ -32,7 +32,7 @@ class SharedRun {
   [[noreturn]] void throw_reason() const;
   std::int64_t origin() const;
 
-  void set_activity(std::int64_t rank, std::string activity);
+  void set_activity(std::int64_t rank, Activity activity);
   // "rank 2 was at: matmul".
   std::string activity_text(std::int64_t rank) const;
 
@@ -41,7 +41,7 @@ class SharedRun {
  private:
   struct Presence {
     mutable std::mutex mutex;
-    std::string activity;
+    Activity activity;  // empty: the rank has not said it
   };
 
   ThreadOptions options_;

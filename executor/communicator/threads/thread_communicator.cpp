@@ -110,7 +110,8 @@ class ThreadCommunicator final : public Communicator {
     group_->run()->stop(origin, fmt::format("rank {}: {}", origin, reason));
   }
 
-  void set_activity(std::string activity) override {
+  bool runs_beside() const override { return true; }
+  void set_activity(Activity activity) override {
     group_->run()->set_activity(group_->member(rank_), std::move(activity));
   }
 

@@ -5,12 +5,16 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
+#include "executor/device/cpu/streams.hpp"
 #include "executor/device/cpu/vector_level.hpp"
 #include "executor/error.hpp"
 
@@ -67,92 +71,108 @@ class CpuDevice final : public Device {
     munmap(block, mapped_bytes(bytes));
   }
 
-  void execute(const Kernel& kernel, const StepSettings& settings, program::Stream) override {
-    run(kernel, settings);
+  void execute(const Kernel& kernel, const StepSettings& settings, program::Stream stream) override {
+    if (!cpu::Streams::has_thread(stream)) return run(kernel, settings, workers_);
+    streams_.run(stream, [this, kernel, &settings, stream] {
+      run(kernel, settings, of_stream_[static_cast<std::size_t>(stream)]);
+    });
   }
 
-  Event record(program::Stream) override { return 0; }
-  void wait(program::Stream, Event) override {}
-  void synchronize() override {}
+  void run_on_host(program::Stream stream, std::function<void()> work) override {
+    streams_.run(stream, std::move(work));
+  }
 
+  Event record(program::Stream stream) override { return streams_.record(stream); }
+  void wait(program::Stream stream, Event event) override { streams_.wait(stream, event); }
+  void synchronize() override { streams_.synchronize(); }
+  void drain() noexcept override { streams_.drain(); }
+
+  // Only kernels on the issuing thread multiply.
   Flops product_flops() const override { return workers_.product_flops(); }
 
-  Bytes workspace_bytes() const override { return workers_.scratch_bytes(); }
+  Bytes workspace_bytes() const override {
+    Bytes bytes = workers_.scratch_bytes();
+    for (const cpu::Workers& workers : of_stream_) bytes += workers.scratch_bytes();
+    return bytes;
+  }
 
  private:
-  void run(const Kernel& kernel, const StepSettings& settings);
+  static void run(const Kernel& kernel, const StepSettings& settings, cpu::Workers& workers);
 
   cpu::Workers workers_;
+  std::array<cpu::OneWorker, program::kStreams>
+      of_stream_;         // of streams that have a thread: it is the only one
+  cpu::Streams streams_;  // ends before what its work uses
 };
 
-void CpuDevice::run(const Kernel& kernel, const StepSettings& settings) {
+void CpuDevice::run(const Kernel& kernel, const StepSettings& settings, cpu::Workers& workers) {
   cpu::check_operands(kernel);
   switch (kernel.op) {
     case Op::fill_zero:
-      return cpu::fill_zero(kernel, workers_);
+      return cpu::fill_zero(kernel, workers);
     case Op::copy:
     case Op::copy_to_host:
     case Op::copy_to_device:
-      return cpu::copy(kernel, workers_);
+      return cpu::copy(kernel, workers);
     case Op::accumulate:
     case Op::accumulate_host:
-      return cpu::accumulate(kernel, workers_);
+      return cpu::accumulate(kernel, workers);
     case Op::embedding_forward:
-      return cpu::embedding_forward(kernel, settings, workers_);
+      return cpu::embedding_forward(kernel, settings, workers);
     case Op::embedding_backward:
-      return cpu::embedding_backward(kernel, settings, workers_);
+      return cpu::embedding_backward(kernel, settings, workers);
     case Op::norm_forward:
-      return cpu::norm_forward(kernel, settings, workers_);
+      return cpu::norm_forward(kernel, settings, workers);
     case Op::norm_backward:
-      return cpu::norm_backward(kernel, settings, workers_);
+      return cpu::norm_backward(kernel, settings, workers);
     case Op::matmul:
-      return cpu::matmul(kernel, workers_);
+      return cpu::matmul(kernel, workers);
     case Op::matmul_input_gradient:
-      return cpu::matmul_input_gradient(kernel, workers_);
+      return cpu::matmul_input_gradient(kernel, workers);
     case Op::matmul_weight_gradient:
-      return cpu::matmul_weight_gradient(kernel, workers_);
+      return cpu::matmul_weight_gradient(kernel, workers);
     case Op::rotary_forward:
-      return cpu::rotary_forward(kernel, settings, workers_);
+      return cpu::rotary_forward(kernel, settings, workers);
     case Op::rotary_backward:
-      return cpu::rotary_backward(kernel, settings, workers_);
+      return cpu::rotary_backward(kernel, settings, workers);
     case Op::attention_forward:
-      return cpu::attention_forward(kernel, settings, workers_);
+      return cpu::attention_forward(kernel, settings, workers);
     case Op::attention_row_dot:
-      return cpu::attention_row_dot(kernel, settings, workers_);
+      return cpu::attention_row_dot(kernel, settings, workers);
     case Op::attention_backward:
-      return cpu::attention_backward(kernel, settings, workers_);
+      return cpu::attention_backward(kernel, settings, workers);
     case Op::attention_scores:
-      return cpu::attention_scores(kernel, settings, workers_);
+      return cpu::attention_scores(kernel, settings, workers);
     case Op::softmax_forward:
-      return cpu::softmax_forward(kernel, workers_);
+      return cpu::softmax_forward(kernel, workers);
     case Op::attention_values:
-      return cpu::attention_values(kernel, settings, workers_);
+      return cpu::attention_values(kernel, settings, workers);
     case Op::attention_values_backward:
-      return cpu::attention_values_backward(kernel, settings, workers_);
+      return cpu::attention_values_backward(kernel, settings, workers);
     case Op::softmax_backward:
-      return cpu::softmax_backward(kernel, workers_);
+      return cpu::softmax_backward(kernel, workers);
     case Op::attention_scores_backward:
-      return cpu::attention_scores_backward(kernel, settings, workers_);
+      return cpu::attention_scores_backward(kernel, settings, workers);
     case Op::activation_forward:
-      return cpu::activation_forward(kernel, workers_);
+      return cpu::activation_forward(kernel, workers);
     case Op::activation_backward:
-      return cpu::activation_backward(kernel, workers_);
+      return cpu::activation_backward(kernel, workers);
     case Op::residual_add:
-      return cpu::residual_add(kernel, workers_);
+      return cpu::residual_add(kernel, workers);
     case Op::cross_entropy_maximum:
-      return cpu::cross_entropy_maximum(kernel, settings, workers_);
+      return cpu::cross_entropy_maximum(kernel, settings, workers);
     case Op::cross_entropy_exponent:
-      return cpu::cross_entropy_exponent(kernel, workers_);
+      return cpu::cross_entropy_exponent(kernel, workers);
     case Op::cross_entropy_loss:
       return cpu::cross_entropy_loss(kernel, settings);
     case Op::cross_entropy_backward:
-      return cpu::cross_entropy_backward(kernel, settings, workers_);
+      return cpu::cross_entropy_backward(kernel, settings, workers);
     case Op::gradient_norm:
-      return cpu::gradient_norm(kernel, workers_);
+      return cpu::gradient_norm(kernel, workers);
     case Op::gradient_to_fp32:
-      return cpu::gradient_to_fp32(kernel, settings, workers_);
+      return cpu::gradient_to_fp32(kernel, settings, workers);
     case Op::optimizer_update:
-      return cpu::optimizer_update(kernel, settings, workers_);
+      return cpu::optimizer_update(kernel, settings, workers);
     case Op::scale_update:
       return cpu::scale_update(kernel, settings);
     default:

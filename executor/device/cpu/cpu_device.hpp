@@ -18,8 +18,9 @@ struct CpuOptions {
 //              where a block has room for some; device and host space are the same kind
 //   types      fp32, fp16 and bf16 in any mixture; 16-bit operands are converted block by block, computed
 //              in fp32 and rounded once, to nearest even
-//   streams    one: execute() returns when the work is done, events are always past
-//   threads    the device's own; OpenBLAS is set to one thread for the whole process when a device is
+//   streams    copies and collectives have a thread each, which starts with their first work; all else runs on the
+//              thread that issues it: execute() returns when the work is done, and its events are past
+//   threads    of kernels, the device's own; OpenBLAS is set to one thread for the whole process when a device is
 //              made, as its pool is one for all ranks and waits for one at a time
 //   workspace  scratch of each thread, kept at the largest size a kernel asked for: for products at
 //              most about 3 MiB, for attention some blocks of 64 x 256 and, in 16-bit types, fp32 copies of

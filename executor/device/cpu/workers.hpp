@@ -108,6 +108,11 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
+// The thread that calls it, and no other.
+struct OneWorker : Workers {
+  OneWorker() : Workers(1) {}
+};
+
 // Sizes of tasks and of the blocks inside them. They depend on shapes alone.
 inline constexpr Elements kTaskElements = Elements{1} << 16;
 inline constexpr Elements kBlockElements = 4096;  // as fp32 they stay in the nearest cache

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,6 +36,10 @@ class TimedDevice final : public executor::Device {
   Event record(program::Stream stream) override { return device_->record(stream); }
   void wait(program::Stream stream, Event event) override { device_->wait(stream, event); }
   void synchronize() override { device_->synchronize(); }
+  void drain() noexcept override { device_->drain(); }
+  void run_on_host(program::Stream stream, std::function<void()> work) override {
+    device_->run_on_host(stream, std::move(work));
+  }
   Flops product_flops() const override { return device_->product_flops(); }
   Bytes workspace_bytes() const override { return device_->workspace_bytes(); }
 

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "executor/communicator/communicator.hpp"
+
+namespace zeroplan::executor::test {
+
+// What happens around the collectives of a communicator and of the groups that are split off it.
+struct Around {
+  // Of the whole vector's bytes and the group's size.
+  using Hook = std::function<void(program::Op op, Bytes whole, std::int64_t ranks)>;
+  Hook before{}, after{};
+};
+
+class WrappedCommunicator : public Communicator {
+ public:
+  WrappedCommunicator(Communicator& seen, Around around) : seen_(seen), around_(std::move(around)) {}
+  WrappedCommunicator(std::unique_ptr<Communicator> owned, Around around)
+      : owned_(std::move(owned)), seen_(*owned_), around_(std::move(around)) {}
+
+  std::int64_t rank() const override { return seen_.rank(); }
+  std::int64_t size() const override { return seen_.size(); }
+  void all_reduce(Tensor whole, Reduction reduction) override {
+    around(program::Op::all_reduce, whole, [&] { seen_.all_reduce(whole, reduction); });
+  }
+  void reduce_scatter(Tensor whole) override {
+    around(program::Op::reduce_scatter, whole, [&] { seen_.reduce_scatter(whole); });
+  }
+  void all_gather(Tensor own, Tensor whole) override {
+    around(program::Op::all_gather, whole, [&] { seen_.all_gather(own, whole); });
+  }
+  void broadcast(Tensor whole, std::int64_t root) override {
+    around(program::Op::broadcast, whole, [&] { seen_.broadcast(whole, root); });
+  }
+  void barrier() override { seen_.barrier(); }
+  std::unique_ptr<Communicator> split(std::int64_t color, std::int64_t key) override {
+    return std::make_unique<WrappedCommunicator>(seen_.split(color, key), around_);
+  }
+  void abort(const std::string& reason) override { seen_.abort(reason); }
+  void set_activity(Activity activity) override { seen_.set_activity(std::move(activity)); }
+  bool runs_beside() const override { return seen_.runs_beside(); }
+  const Ledger& ledger() const override { return seen_.ledger(); }
+  const Moved& moved() const override { return seen_.moved(); }
+
+ private:
+  template <class Call>
+  void around(program::Op op, const Tensor& whole, const Call& call) {
+    if (around_.before) around_.before(op, whole.bytes(), size());
+    call();
+    if (around_.after) around_.after(op, whole.bytes(), size());
+  }
+
+  std::unique_ptr<Communicator> owned_;
+  Communicator& seen_;
+  Around around_;
+};
+
+}  // namespace zeroplan::executor::test
