@@ -90,6 +90,7 @@ std::span<const Command> commands();
 
 Answer fit(const Request& request);
 std::vector<OptionSpec> fit_options();
+std::vector<OptionSpec> explain_options();
 Answer compare(const Request& request);
 Answer explain(const Request& request);
 Answer models(const Request& request);

@@ -52,7 +52,10 @@ struct Paragraph {
 struct Commands {
   std::vector<std::string> lines;  // to paste into a shell
 };
-using Block = std::variant<Heading, Paragraph, Table, Commands>;
+struct Lines {
+  std::vector<std::string> lines;  // as they are
+};
+using Block = std::variant<Heading, Paragraph, Table, Commands, Lines>;
 
 struct Report {
   Data data;  // JSON, JSONL, YAML, CSV

@@ -26,6 +26,12 @@ struct MarkdownWriter {
     text += "```\n";
   }
 
+  void operator()(const Lines& lines) {
+    text += "```text\n";
+    for (const std::string& line : lines.lines) text += line + '\n';
+    text += "```\n";
+  }
+
   void operator()(const Table& table) {
     for (const Column& column : table.columns) text += "| " + escaped(column.heading) + ' ';
     text += "|\n";

@@ -124,6 +124,10 @@ struct TextWriter {
     }
   }
 
+  void operator()(const Lines& lines) {
+    for (const std::string& line : lines.lines) text += std::string(kGap) + line + '\n';
+  }
+
   void operator()(const Table& table) {
     const std::vector<TextTable> parts = parts_of(text_of(table));
     for (std::size_t i = 0; i < parts.size(); ++i) {

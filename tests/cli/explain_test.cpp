@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/command.hpp"
 
@@ -75,4 +76,35 @@ TEST_CASE("the terms of the model states are those of the paper") {
     bytes_per_parameter.push_back(term["value"].get<std::int64_t>() / 64000000);
   REQUIRE(bytes_per_parameter == std::vector<std::int64_t>{2, 2, 4, 4, 4});
   CHECK(answer["terms"][0]["arithmetic"] == "1 x 64,000,000 x 2 B");
+}
+
+TEST_CASE("explain --program shows the step with what each instruction waits for") {
+  const std::string plan = "gpt2 --hw dgx-a100 --zero 3 --recompute full --offload optimizer";
+  const CommandResult table = run_command("explain --program " + plan);
+  REQUIRE(table.exit_code == 0);
+  CHECK(table.out.find("phase backward") != std::string::npos);
+  CHECK(table.out.find("waits for the ") != std::string::npos);
+  std::istringstream lines(table.out);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
+
+  const json record = json::parse(run_command("explain --program " + plan + " -o json").out);
+  CHECK(record["schema"] == "zeroplan.program/1");
+  const json& code = record["code"];
+  REQUIRE(code.size() > 100);
+  std::size_t waits = 0;
+  for (const json& instruction : code) {
+    for (const json& operand : instruction["operands"]) {
+      CHECK(operand["buffer"].get<std::size_t>() < record["buffers"].size());
+    }
+    for (const json& wait : instruction["waits"]) {
+      REQUIRE(!wait["instructions"].empty());
+      for (const json& other : wait["instructions"]) {
+        CHECK(code[other.get<std::size_t>()]["stream"] != instruction["stream"]);
+      }
+      ++waits;
+    }
+  }
+  CHECK(waits >= 10);
+  CHECK(run_command("explain --program").exit_code == 2);
+  CHECK(run_command("explain --program gpt7 --hw dgx-a100").exit_code == 2);
 }

@@ -95,7 +95,7 @@ TEST_CASE("time: the algebra gives what clocks give that walk every layer and mi
       CAPTURE(name);
       const KernelRates rates = some_rates();
       CHECK(predict::read_time(program, cluster, rates).seconds ==
-            doctest::Approx(predict::read_trace(program, cluster, rates).step_seconds).epsilon(1e-9));
+            doctest::Approx(predict::read_trace(program, cluster, rates).step_seconds).epsilon(1e-12));
     });
   }
   CHECK(plans >= 200);
@@ -116,7 +116,7 @@ TEST_CASE("time: a stream that overtakes another after many layers is waited for
   for (rates.matmul_flops_per_s = 5e12; rates.matmul_flops_per_s < 200e12; rates.matmul_flops_per_s *= 1.05) {
     CAPTURE(rates.matmul_flops_per_s);
     CHECK(predict::read_step_seconds(program, cluster, rates) ==
-          doctest::Approx(predict::read_trace(program, cluster, rates).step_seconds).epsilon(1e-9));
+          doctest::Approx(predict::read_trace(program, cluster, rates).step_seconds).epsilon(1e-12));
   }
 }
 

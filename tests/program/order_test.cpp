@@ -112,6 +112,7 @@ TEST_CASE(
       });
     }
   }
+  MESSAGE(programs << " programs, " << with_waits << " with waits");
   CHECK(programs >= 1500);
   CHECK(with_waits >= 800);
 }
@@ -192,6 +193,7 @@ TEST_CASE("order: no wait is implied by the others") {
       ++removed;
     }
   }
+  MESSAGE(removed << " waits removed");
   CHECK(removed >= 150);
 }
 
@@ -352,5 +354,6 @@ TEST_CASE("order: wrong programs are caught") {
       }
     }
   }
+  MESSAGE(caught << " wrong programs caught");
   CHECK(caught >= 30);
 }
