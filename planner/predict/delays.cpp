@@ -10,18 +10,58 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
+// What a changed row waits for.
+struct Entry {
+  std::size_t row = 0;
+  double delay = 0;
+};
+struct Row {
+  std::size_t row = 0;
+  std::size_t end = 0;  // of its entries
+};
+
+// Every row went on as before, and none waits for one that goes on faster and would overtake it.
+bool is_steady(const std::vector<Row>& rows, const std::vector<Entry>& entries,
+               const std::vector<double>& before, const std::vector<double>& now, double latest) {
+  constexpr double kRounding = 2e-15;
+  const double tolerance = kRounding * latest;
+  for (const Row& row : rows) {
+    if (std::abs(now[row.row] - before[row.row]) > tolerance) return false;
+  }
+  std::size_t e = 0;
+  for (const Row& row : rows) {
+    for (; e < row.end; ++e) {
+      if (now[entries[e].row] > now[row.row] + tolerance) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
+void Delays::make_identity(std::size_t row) {
+  std::fill_n(of(row), rows_, kNever);
+  of(row)[row] = 0;
+  is_changed_[row] = false;
+}
+
 void Delays::clear(std::size_t rows) {
-  rows_ = rows;
-  entries_.assign(rows * rows, kNever);
-  for (std::size_t i = 0; i < rows; ++i) entries_[i * rows + i] = 0;
+  if (rows != rows_) {
+    rows_ = rows;
+    entries_.resize(rows * rows);
+    is_changed_.assign(rows, true);
+  }
+  for (std::size_t i = 0; i < rows; ++i) {
+    if (is_changed_[i] != 0) make_identity(i);
+  }
 }
 
 void Delays::append(const Delays& later) {
-  std::vector<double> result(entries_.size(), kNever);
+  std::vector<double> result = entries_;
   for (std::size_t i = 0; i < rows_; ++i) {
+    if (later.is_changed_[i] == 0) continue;
     double* const to = result.data() + i * rows_;
+    std::fill_n(to, rows_, kNever);
     for (std::size_t k = 0; k < rows_; ++k) {
       const double delay = later.of(i)[k];
       if (delay == kNever) continue;
@@ -33,6 +73,7 @@ void Delays::append(const Delays& later) {
     }
   }
   entries_ = std::move(result);
+  for (std::size_t i = 0; i < rows_; ++i) is_changed_[i] = is_changed_[i] | later.is_changed_[i];
 }
 
 Delays Delays::power(std::int64_t count) const {
@@ -46,46 +87,36 @@ Delays Delays::power(std::int64_t count) const {
 }
 
 void Delays::advance(Clocks& clocks, std::int64_t count) const {
-  constexpr int kTries = 12;
-  std::vector<double>& times = clocks.times();
-  // By columns, so that the rows' maxima are taken side by side.
-  std::vector<double> columns(entries_.size());
+  constexpr int kTries = 64;  // each takes less than a product of the power
+  std::vector<Row> rows;
+  std::vector<Entry> entries;
+  rows.reserve(rows_);
+  entries.reserve(4 * rows_);
   for (std::size_t i = 0; i < rows_; ++i) {
-    for (std::size_t j = 0; j < rows_; ++j) columns[j * rows_ + i] = of(i)[j];
+    if (is_changed_[i] == 0) continue;
+    for (std::size_t j = 0; j < rows_; ++j) {
+      if (of(i)[j] != kNever) entries.push_back({j, of(i)[j]});
+    }
+    rows.push_back({i, entries.size()});
   }
-  std::vector<double> steps(rows_), next(rows_), after(rows_);
+  std::vector<double>& times = clocks.times();
+  std::vector<double> after = times, steps(rows_), next(rows_);  // of rows that do not change, a step is 0
   for (int tries = 0; count > 0; --count, ++tries) {
     if (tries == kTries) return power(count).advance(clocks, 1);
-    std::fill(after.begin(), after.end(), kNever);
-    for (std::size_t j = 0; j < rows_; ++j) {
-      const double* const column = columns.data() + j * rows_;
-      const double ready = times[j];
-      for (std::size_t i = 0; i < rows_; ++i) after[i] = std::max(after[i], column[i] + ready);
+    std::size_t e = 0;
+    for (const Row& row : rows) {
+      double latest = kNever;
+      for (; e < row.end; ++e) latest = std::max(latest, entries[e].delay + times[entries[e].row]);
+      after[row.row] = latest;
     }
-    for (std::size_t i = 0; i < rows_; ++i) next[i] = after[i] - times[i];
-    std::swap(times, after);
-    if (tries > 0 && count > 1 && is_steady(steps, next, clocks.latest())) {
-      for (std::size_t i = 0; i < rows_; ++i) times[i] += static_cast<double>(count - 1) * next[i];
+    for (const Row& row : rows) next[row.row] = after[row.row] - times[row.row];
+    for (const Row& row : rows) times[row.row] = after[row.row];
+    if (tries > 0 && count > 1 && is_steady(rows, entries, steps, next, clocks.latest())) {
+      for (const Row& row : rows) times[row.row] += static_cast<double>(count - 1) * next[row.row];
       return;
     }
     std::swap(steps, next);
   }
-}
-
-// Every row went on as before, and none waits for one that goes on faster and would overtake it.
-bool Delays::is_steady(const std::vector<double>& before, const std::vector<double>& now,
-                       double latest) const {
-  constexpr double kRounding = 2e-15;
-  const double tolerance = kRounding * latest;
-  for (std::size_t i = 0; i < rows_; ++i) {
-    if (std::abs(now[i] - before[i]) > tolerance) return false;
-  }
-  for (std::size_t i = 0; i < rows_; ++i) {
-    for (std::size_t j = 0; j < rows_; ++j) {
-      if (of(i)[j] != kNever && now[j] > now[i] + tolerance) return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace zeroplan::predict

@@ -17,16 +17,19 @@ class Delays {
   void clear(std::size_t rows);
 
   void wait(std::size_t row, std::size_t other) {
+    is_changed_[row] = true;
     double* const to = of(row);
     const double* const from = of(other);
     for (std::size_t j = 0; j < rows_; ++j) to[j] = to[j] > from[j] ? to[j] : from[j];
   }
   void set(std::size_t row, std::size_t other) {
+    is_changed_[row] = true;
     double* const to = of(row);
     const double* const from = of(other);
     for (std::size_t j = 0; j < rows_; ++j) to[j] = from[j];
   }
   void spend(std::size_t row, double seconds) {
+    is_changed_[row] = true;
     double* const to = of(row);
     for (std::size_t j = 0; j < rows_; ++j) to[j] += seconds;
   }
@@ -43,10 +46,11 @@ class Delays {
  private:
   double* of(std::size_t row) { return entries_.data() + row * rows_; }
   const double* of(std::size_t row) const { return entries_.data() + row * rows_; }
-  bool is_steady(const std::vector<double>& before, const std::vector<double>& now, double latest) const;
+  void make_identity(std::size_t row);
 
   std::size_t rows_ = 0;
   std::vector<double> entries_;
+  std::vector<char> is_changed_;  // by row: it may be another than that of nothing
 };
 
 }  // namespace zeroplan::predict
