@@ -29,7 +29,7 @@ std::unique_ptr<Communicator> world_of(const std::shared_ptr<mpi::Session>& sess
 void run_mpi_rank(int* argc, char*** argv, const MpiOptions& options,
                   const std::function<void(Communicator&)>& rank_main) {
   int provided = 0;
-  mpi::check(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  mpi::check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_SERIALIZED) mpi::end_all("this MPI cannot be called from changing threads");
   int size = 0, rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -41,7 +41,9 @@ void run_mpi_rank(int* argc, char*** argv, const MpiOptions& options,
                  mpi::kExitBadInput);
   }
   {
-    const auto world = world_of(std::make_shared<mpi::Session>(options), size);
+    const auto session = std::make_shared<mpi::Session>(options);
+    session->runs_beside = provided == MPI_THREAD_MULTIPLE;
+    const auto world = world_of(session, size);
     // Caught before the handles above are freed: MPI frees them together with the other ranks, which may be
     // waiting.
     try {

@@ -16,8 +16,9 @@ struct MpiOptions {
 };
 
 // Runs `rank_main` with the group of all processes that mpirun (or srun ...) started, on one host or many.
-// Initializes MPI and finalizes it; call it once in a process. One thread of a process may be in a call at a
-// time. The communicator is an exchange communicator: exchange_communicator.hpp says what that costs.
+// Initializes MPI and finalizes it; call it once in a process. Groups run beside each other where this MPI can be called
+// from several threads at a time (MPI_THREAD_MULTIPLE); else one thread of a process may be in a call at a time.
+// The communicator is an exchange communicator: exchange_communicator.hpp says what that costs.
 //
 // MPI has no way to go on without a rank. So a failure (a rank that did not come, calls that differ, abort(),
 // an exception of rank_main) is written to stderr by the rank that saw it, and MPI_Abort ends all processes:

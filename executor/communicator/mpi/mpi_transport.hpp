@@ -15,6 +15,7 @@ struct Session {
 
   MpiOptions options;
   ActivityBoard activities;
+  bool runs_beside = false;  // this MPI can be called from several threads at a time
 };
 
 // The messages of a group of MPI's processes. Every message carries the call in its tag. What ends the run
@@ -33,6 +34,7 @@ class MpiTransport final : public exchange::Transport {
   Bytes sent_bytes() const override { return sent_bytes_; }
   std::unique_ptr<Transport> split(const Call& call, const std::vector<std::int64_t>& ranks) override;
   void abort(const std::string& reason) override;
+  bool runs_beside() const override { return session_->runs_beside; }
   void set_activity(Activity activity) override { session_->activities.set(std::move(activity)); }
 
  private:
