@@ -42,6 +42,8 @@ EndAfterStep::EndAfterStep(bool speaks) {
 
 EndAfterStep::~EndAfterStep() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  // A launcher passes its signal to one rank after the other. It may reach one that has ended with the others already.
+  if (before_.back().sa_handler == SIG_DFL) (void)std::signal(kSignals.back(), SIG_IGN);
 }
 
 int EndAfterStep::signal() { return came; }

@@ -7,7 +7,8 @@
 namespace zeroplan::cli {
 
 // While it lives, the first SIGINT, SIGTERM or SIGUSR1 only asks for an end after the running step, and the
-// second SIGINT or SIGTERM ends the process at once. SIGUSR1 is what mpirun and Slurm pass on to ranks.
+// second SIGINT or SIGTERM ends the process at once. SIGUSR1 is what mpirun and Slurm pass on to ranks; from then on it
+// is ignored.
 class EndAfterStep {
  public:
   // `speaks`: says on standard error that a signal came.

@@ -132,13 +132,15 @@ Answer validate(const Request& request) {
   }
   try {
     program::Measurement measurement = run_live(run);
-    if (speaks) answer.measurement = &measurement;
+    answer.measurement = &measurement;
+    // Also where a signal ended the run: launchers end every rank when one ends with another code, and rank 0 may
+    // still be writing its record.
+    if (!speaks) return finish(RunOutcome::agrees, "");
     if (measurement.interrupted_by != 0) {
-      Answer interrupted = finish(RunOutcome::interrupted, speaks ? interruption(measurement, settings) : "");
+      Answer interrupted = finish(RunOutcome::interrupted, interruption(measurement, settings));
       interrupted.exit_code = kInterrupted + measurement.interrupted_by;
       return interrupted;
     }
-    if (!speaks) return finish(RunOutcome::agrees, "");
     if (settings.against_one_rank > 0) {
       measurement.one_rank = repeat_on_one_rank(run, resolved.cluster, settings.against_one_rank);
     }
