@@ -71,6 +71,17 @@ void Interpreter::clear_calls(program::Group group) {
   profile_.collectives[static_cast<std::size_t>(group)].clear();
 }
 
+double Interpreter::waited_for_traffic() const {
+  double seconds = profile_.waited_seconds[static_cast<std::size_t>(Stream::communication)] +
+                   profile_.waited_seconds[static_cast<std::size_t>(Stream::tensor)];
+  for (std::size_t i = 0; i < program_.code.size(); ++i) {
+    const Instruction& instruction = program_.code[i];
+    const bool beside = overlaps_ && instruction.stream != Stream::compute;
+    if (program::is_collective(instruction.op) && !beside) seconds += profile_.of_instruction[i].seconds;
+  }
+  return seconds;
+}
+
 void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
 
 void Interpreter::step(const StepSettings& given, BatchSource& batches) {

@@ -63,6 +63,8 @@ class Interpreter {
   void step(const StepSettings& given, BatchSource& batches);
 
   const Profile& profile() const { return profile_; }
+  // How long the kernels waited for collectives since the last clear_profile().
+  double waited_for_traffic() const;
   void clear_profile();
   // Forgets the single calls of a group's collectives; their sums stay.
   void clear_calls(program::Group group);

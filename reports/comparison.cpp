@@ -305,8 +305,13 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
     using predict::ExposedPart;
     const double exposed =
         time.exposed(ExposedPart::data_parallel) + time.exposed(ExposedPart::tensor_parallel);
+    const double waited = measurement.waited_for_traffic_seconds;
     rows.push_back({"time.exposed_share", "share that waits for traffic", true, exposed / time.seconds,
-                    in_collectives * steps / all_steps});
+                    waited / all_steps});
+    const double traffic = time.data_parallel_seconds + time.tensor_parallel_seconds + time.waiting_seconds;
+    rows.push_back({"time.hidden_share", "traffic beside kernels, of all", true,
+                    traffic > 0 ? std::max(0.0, 1 - exposed / traffic) : 0,
+                    std::max(0.0, 1 - waited / (in_collectives * steps))});
   }
   return rows;
 }

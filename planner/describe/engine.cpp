@@ -1,7 +1,10 @@
 #include "planner/describe/engine.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -71,13 +74,36 @@ void read_stages(MapReader& map, std::vector<int>& stages) {
   });
 }
 
-}  // namespace
+Engine read_engine(const Document& document, int depth);
 
-Engine read_engine_yaml(const Document& document) {
+// The engine that this one is like, if any: what it does not say itself is said there. Whether it is held against runs is
+// its own.
+Engine base_of(MapReader& map, int depth) {
+  constexpr int kDeepest = 8;
+  Engine base;
+  if (!map.has("like")) return base;
+  const std::string name = map.string("like").value_or("");
+  const std::span<const EmbeddedFile> engines = embedded_engines();
+  const auto found = std::find_if(engines.begin(), engines.end(),
+                                  [&](const EmbeddedFile& file) { return file.name == name; });
+  if (found == engines.end()) {
+    const std::string nearest = nearest_name(name, engine_names());
+    map.problem("like", fmt::format("found {}, expected the name of an engine{}{}", quoted(name),
+                                    nearest.empty() ? "" : "; nearest: ", nearest));
+  } else if (depth == kDeepest) {
+    map.problem("like", "engines are like each other in a circle");
+  } else {
+    base = read_engine(parse_yaml(found->text, std::string(found->path)), depth + 1);
+    base.held_against_gpu_runs = false;
+  }
+  return base;
+}
+
+Engine read_engine(const Document& document, int depth) {
   Problems problems;
   MapReader map(document.root, document.source, "", problems);
   check_schema(map, "zeroplan.engine/1");
-  Engine engine;
+  Engine engine = base_of(map, depth);
   engine.name = required_text(map, "name", "what a user types");
   engine.title = required_text(map, "title", "one line of description");
   engine.source = required_text(map, "source", "where the figures come from");
@@ -124,6 +150,10 @@ Engine read_engine_yaml(const Document& document) {
   problems.throw_if_any();
   return engine;
 }
+
+}  // namespace
+
+Engine read_engine_yaml(const Document& document) { return read_engine(document, 0); }
 
 Engine find_engine(const std::string& name) {
   const EmbeddedFile& file = find_named(embedded_engines(), name, "--engine", Vocabulary::engine);

@@ -101,6 +101,9 @@ struct Measurement {
   DrawnWeights drawn;
   StepLog steps;
   std::vector<InstructionTime> times;
+  // How long rank 0's kernels waited for collectives in the measured steps: those on their stream, and what they waited
+  // for of those beside them.
+  double waited_for_traffic_seconds = 0;
   int interrupted_by = 0;  // the signal that ended it before its last step, or 0
   ReplicaChecks replicas;
   OneRank one_rank;  // without steps where it was not asked for

@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
+#include "planner/describe/embedded.hpp"
 #include "planner/describe/plan.hpp"
 #include "tests/describe/plan_support.hpp"
 
@@ -104,4 +106,39 @@ TEST_CASE("an engine file is read strictly, each figure with its source") {
   CHECK(contains(reading("prefetch_layer: {value: 2, source: x}\n"), "nearest: prefetch_layers"));
   CHECK(contains(problems_of([] { read_engine_yaml(parse_yaml("name: x\n", "mine.yaml")); }),
                  "schema: missing"));
+}
+
+TEST_CASE("an engine is like another but for what it says") {
+  const std::string head = "schema: zeroplan.engine/1\nname: mine\ntitle: Mine\nsource: its documentation\n";
+  const Engine mine = read_engine_yaml(parse_yaml(
+      head + "like: deepspeed\nprefetch_layers: {value: 3, source: its documentation}\n", "mine.yaml"));
+  const Engine deepspeed = find_engine("deepspeed");
+  CHECK(mine.name == "mine");
+  CHECK(mine.prefetch_layers == 3);
+  CHECK(mine.bucket_bytes == deepspeed.bucket_bytes);
+  CHECK(mine.overlapped_gradient_buckets == 2);
+  CHECK(mine.alignment_bytes == find_engine("pytorch").alignment_bytes);  // which deepspeed is like
+  CHECK_FALSE(mine.held_against_gpu_runs);
+  CHECK(reading("like: deepsped\n").find("nearest: deepspeed") != std::string::npos);
+}
+
+TEST_CASE("no shipped engine says again what the one says that it is like") {
+  for (const EmbeddedFile& file : embedded_engines()) {
+    const Value root = parse_yaml(file.text, std::string(file.path)).root;
+    const Value* like = root.find("like");
+    if (like == nullptr) continue;
+    const auto engines = embedded_engines();
+    const auto base = std::find_if(engines.begin(), engines.end(),
+                                   [&](const EmbeddedFile& other) { return other.name == like->text; });
+    REQUIRE(base != engines.end());
+    const Value of_base = parse_yaml(base->text, std::string(base->path)).root;
+    for (const Entry& entry : root.entries) {
+      const Value* same = of_base.find(entry.key);
+      const Value* value = entry.value.find("value");
+      if (same == nullptr || value == nullptr || entry.key == "held_against_gpu_runs") continue;
+      CAPTURE(file.name);
+      CAPTURE(entry.key);
+      CHECK_FALSE((value->kind == Value::Kind::scalar && same->find("value")->text == value->text));
+    }
+  }
 }

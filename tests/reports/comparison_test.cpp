@@ -142,6 +142,7 @@ TEST_CASE("times: traffic without waiting for other ranks, which has a row of it
                        {Op::all_reduce, Group::data_parallel, 3, 0.9, 0.6},
                        {Op::all_gather, Group::data_parallel, 3, 0.6, 0.3},
                        {Op::all_reduce, Group::tensor_parallel, 6, 0.6, 0.3}};
+  measurement.waited_for_traffic_seconds = 1.4;
   const auto check = [&](const std::string& key, double predicted, double measured) {
     CAPTURE(key);
     int found = 0;
@@ -158,7 +159,8 @@ TEST_CASE("times: traffic without waiting for other ranks, which has a row of it
   check("time.data_parallel", 0.25, (0.3 + 0.3) / 3);
   check("time.tensor_parallel", 0.05, 0.3 / 3);
   check("time.waiting", 0.5, (0.6 + 0.3 + 0.3) / 3);
-  check("time.exposed_share", (0.6 + 0.2) / 2, (0.9 + 0.6 + 0.6) / 7);
+  check("time.exposed_share", (0.6 + 0.2) / 2, 1.4 / 7);
+  check("time.hidden_share", 1 - (0.6 + 0.2) / (0.25 + 0.05 + 0.5), 1 - 1.4 / (0.9 + 0.6 + 0.6));
 
   prediction.time.waiting_seconds = 0;
   for (program::InstructionTime& time : measurement.times) time.waiting_seconds = 0;
