@@ -23,6 +23,18 @@ namespace {
 // Of a copy between device and host.
 Bytes moved_bytes(const Kernel& copy) { return copy.dims[0] * program::bytes_of(copy.operands[0].type); }
 
+// When it ends, nothing runs on the device any more.
+class Drained {
+ public:
+  explicit Drained(Device& device) : device_(device) {}
+  ~Drained() { device_.drain(); }
+  Drained(const Drained&) = delete;
+  Drained& operator=(const Drained&) = delete;
+
+ private:
+  Device& device_;
+};
+
 }  // namespace
 
 Interpreter::Interpreter(const program::StepProgram& program, Device& device, Arena& arena,
@@ -86,13 +98,9 @@ void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
 
 void Interpreter::step(const StepSettings& given, BatchSource& batches) {
   // What another stream still does may not outlive the settings, or the memory that it works on.
-  struct Drained {
-    Device& device;
-    ~Drained() { device.drain(); }
-  };
   StepSettings settings = given;
   settings.model = program_.constants;
-  const Drained drained{device_};
+  const Drained drained(device_);
   forget_events();
   run(first_after_setup_, program_.code.size(), {}, settings, &batches);
   device_.synchronize();

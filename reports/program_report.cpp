@@ -13,7 +13,6 @@
 namespace zeroplan::reports {
 namespace {
 
-using program::Class;
 using program::Instruction;
 using program::Op;
 using program::Order;

@@ -10,33 +10,6 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// What a changed row waits for.
-struct Entry {
-  std::size_t row = 0;
-  double delay = 0;
-};
-struct Row {
-  std::size_t row = 0;
-  std::size_t end = 0;  // of its entries
-};
-
-// Every row went on as before, and none waits for one that goes on faster and would overtake it.
-bool is_steady(const std::vector<Row>& rows, const std::vector<Entry>& entries,
-               const std::vector<double>& before, const std::vector<double>& now, double latest) {
-  constexpr double kRounding = 2e-15;
-  const double tolerance = kRounding * latest;
-  for (const Row& row : rows) {
-    if (std::abs(now[row.row] - before[row.row]) > tolerance) return false;
-  }
-  std::size_t e = 0;
-  for (const Row& row : rows) {
-    for (; e < row.end; ++e) {
-      if (now[entries[e].row] > now[row.row] + tolerance) return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 void Delays::make_identity(std::size_t row) {
@@ -86,36 +59,58 @@ Delays Delays::power(std::int64_t count) const {
   return result;
 }
 
-void Delays::advance(Clocks& clocks, std::int64_t count) const {
-  constexpr int kTries = 64;  // each takes less than a product of the power
-  std::vector<Row> rows;
-  std::vector<Entry> entries;
-  rows.reserve(rows_);
-  entries.reserve(4 * rows_);
+void Delays::list_entries() {
+  listed_.clear();
+  entries_of_listed_.clear();
   for (std::size_t i = 0; i < rows_; ++i) {
     if (is_changed_[i] == 0) continue;
     for (std::size_t j = 0; j < rows_; ++j) {
-      if (of(i)[j] != kNever) entries.push_back({j, of(i)[j]});
+      if (of(i)[j] != kNever) entries_of_listed_.push_back({j, of(i)[j]});
     }
-    rows.push_back({i, entries.size()});
+    listed_.push_back({i, entries_of_listed_.size()});
   }
+}
+
+// Every row went on as before, and none waits for one that goes on faster and would overtake it.
+bool Delays::is_steady(double latest) const {
+  constexpr double kRounding = 2e-15;
+  const double tolerance = kRounding * latest;
+  for (const Row& row : listed_) {
+    if (std::abs(next_[row.row] - steps_[row.row]) > tolerance) return false;
+  }
+  std::size_t e = 0;
+  for (const Row& row : listed_) {
+    for (; e < row.end; ++e) {
+      if (next_[entries_of_listed_[e].row] > next_[row.row] + tolerance) return false;
+    }
+  }
+  return true;
+}
+
+void Delays::advance(Clocks& clocks, std::int64_t count) {
+  constexpr int kTries = 64;  // each takes less than a product of the power
+  list_entries();
   std::vector<double>& times = clocks.times();
-  std::vector<double> after = times, steps(rows_), next(rows_);  // of rows that do not change, a step is 0
+  after_ = times;
+  steps_.assign(rows_, 0);
+  next_.assign(rows_, 0);  // of rows that do not change, a step is 0
   for (int tries = 0; count > 0; --count, ++tries) {
     if (tries == kTries) return power(count).advance(clocks, 1);
     std::size_t e = 0;
-    for (const Row& row : rows) {
+    for (const Row& row : listed_) {
       double latest = kNever;
-      for (; e < row.end; ++e) latest = std::max(latest, entries[e].delay + times[entries[e].row]);
-      after[row.row] = latest;
+      for (; e < row.end; ++e) {
+        latest = std::max(latest, entries_of_listed_[e].delay + times[entries_of_listed_[e].row]);
+      }
+      after_[row.row] = latest;
     }
-    for (const Row& row : rows) next[row.row] = after[row.row] - times[row.row];
-    for (const Row& row : rows) times[row.row] = after[row.row];
-    if (tries > 0 && count > 1 && is_steady(rows, entries, steps, next, clocks.latest())) {
-      for (const Row& row : rows) times[row.row] += static_cast<double>(count - 1) * next[row.row];
+    for (const Row& row : listed_) next_[row.row] = after_[row.row] - times[row.row];
+    for (const Row& row : listed_) times[row.row] = after_[row.row];
+    if (tries > 0 && count > 1 && is_steady(clocks.latest())) {
+      for (const Row& row : listed_) times[row.row] += static_cast<double>(count - 1) * next_[row.row];
       return;
     }
-    std::swap(steps, next);
+    std::swap(steps_, next_);
   }
 }
 

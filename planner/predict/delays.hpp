@@ -41,16 +41,31 @@ class Delays {
   Delays power(std::int64_t count) const;
   // Clocks after this, `count` times in a row. Mostly they soon go on by the same time each time; from there on they
   // are moved at once.
-  void advance(Clocks& clocks, std::int64_t count) const;
+  void advance(Clocks& clocks, std::int64_t count);
 
  private:
   double* of(std::size_t row) { return entries_.data() + row * rows_; }
   const double* of(std::size_t row) const { return entries_.data() + row * rows_; }
   void make_identity(std::size_t row);
+  void list_entries();
+  bool is_steady(double latest) const;
 
   std::size_t rows_ = 0;
   std::vector<double> entries_;
   std::vector<char> is_changed_;  // by row: it may be another than that of nothing
+
+  // Of advance(), kept because a reading has many: what changed rows wait for, and by how much rows went on.
+  struct Entry {
+    std::size_t row = 0;
+    double delay = 0;
+  };
+  struct Row {
+    std::size_t row = 0;
+    std::size_t end = 0;  // of its entries
+  };
+  std::vector<Row> listed_;
+  std::vector<Entry> entries_of_listed_;
+  std::vector<double> after_, steps_, next_;
 };
 
 }  // namespace zeroplan::predict

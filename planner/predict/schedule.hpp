@@ -53,6 +53,8 @@ class Clocks {
  public:
   explicit Clocks(std::size_t rows) : times_(rows) {}
 
+  void start() { std::fill(times_.begin(), times_.end(), 0.0); }
+
   void wait(std::size_t row, std::size_t other) { times_[row] = std::max(times_[row], times_[other]); }
   void set(std::size_t row, std::size_t other) { times_[row] = times_[other]; }
   void spend(std::size_t row, double seconds) { times_[row] += seconds; }
@@ -75,13 +77,17 @@ class Clocks {
 //   run(row, index, seconds) row is busy with an instruction
 class Schedule {
  public:
-  // `without`: those parts take no time; bits by ExposedPart.
-  Schedule(const program::StepProgram& program, const StepCosts& costs, const Rows& rows,
-           unsigned without = 0)
-      : program_(program), costs_(costs), rows_(rows), without_(without) {
-    const bool gaps = (without & bit(ExposedPart::launch_gaps)) == 0 && !costs.one_stream;
-    gap_ = gaps ? costs.kernel_gap_s : 0;
-    issue_ = gaps ? costs.host_issue_s : 0;
+  Schedule(const program::StepProgram& program, const StepCosts& costs, const Rows& rows)
+      : program_(program), costs_(costs), rows_(rows) {
+    leave_out(0);
+  }
+
+  // From here on these parts take no time; bits by ExposedPart.
+  void leave_out(unsigned without) {
+    without_ = without;
+    const bool gaps = (without & bit(ExposedPart::launch_gaps)) == 0 && !costs_.one_stream;
+    gap_ = gaps ? costs_.kernel_gap_s : 0;
+    issue_ = gaps ? costs_.host_issue_s : 0;
   }
 
   static constexpr unsigned bit(ExposedPart part) { return 1U << static_cast<unsigned>(part); }

@@ -28,17 +28,21 @@ struct Pass {
   OfParts waiting{};  // for other ranks, not in busy
 };
 
-// One reading of a program, with some parts taking no time.
+// Readings of a program, each with some parts taking no time.
 class Timeline {
  public:
-  Timeline(const StepProgram& program, const StepCosts& costs, const Rows& rows, unsigned without)
+  Timeline(const StepProgram& program, const StepCosts& costs)
       : program_(program),
         costs_(costs),
-        rows_(rows),
-        schedule_(program, costs, rows, without),
-        clocks_(rows.count()) {}
+        rows_(program),
+        schedule_(program, costs, rows_),
+        clocks_(rows_.count()) {}
 
-  Pass read() {
+  // `without`: bits by ExposedPart.
+  Pass read(unsigned without) {
+    schedule_.leave_out(without);
+    clocks_.start();
+    pass_ = {};
     for (std::size_t i = 0; i < program_.code.size(); ++i) one(i);
     pass_.seconds = clocks_.latest();
     return pass_;
@@ -63,7 +67,7 @@ class Timeline {
         counts_[depth_] = instruction.dims[0];
         break;
       case Op::end_repeat: {
-        const Delays& body = delays();
+        Delays& body = delays();
         const std::int64_t count = counts_[depth_--];
         if (depth_ == 0) {
           body.advance(clocks_, count);
@@ -91,7 +95,7 @@ class Timeline {
 
   const StepProgram& program_;
   const StepCosts& costs_;
-  const Rows& rows_;
+  Rows rows_;
   Schedule schedule_;
   Phase phase_ = Phase::setup;
   Clocks clocks_;                              // outside repeats
@@ -103,8 +107,7 @@ class Timeline {
 };
 
 // What the step is faster by when parts take no time, one after the other.
-std::array<double, kExposedParts> read_exposed(const StepProgram& program, const StepCosts& costs,
-                                               const Rows& rows, const Pass& whole) {
+std::array<double, kExposedParts> read_exposed(Timeline& timeline, const Pass& whole) {
   std::array<double, kExposedParts> exposed{};
   unsigned without = 0;
   double before = whole.seconds;
@@ -113,7 +116,7 @@ std::array<double, kExposedParts> read_exposed(const StepProgram& program, const
     const auto index = static_cast<std::size_t>(part);
     without |= Schedule::bit(part);
     if (part != ExposedPart::launch_gaps && whole.busy[index] + whole.waiting[index] == 0) continue;
-    const double after = Timeline(program, costs, rows, without).read().seconds;
+    const double after = timeline.read(without).seconds;
     exposed[index] = before - after;
     before = after;
   }
@@ -132,8 +135,8 @@ std::optional<StepCosts> known_costs(const StepProgram& program, const describe:
 
 // Links that are not described take no number of seconds, which no maximum passes on but every sum does:
 // nothing then.
-Pass read_whole(const StepProgram& program, const StepCosts& costs, const Rows& rows) {
-  const Pass whole = Timeline(program, costs, rows, 0).read();
+Pass read_whole(Timeline& timeline) {
+  const Pass whole = timeline.read(0);
   return std::isnan(std::accumulate(whole.busy.begin(), whole.busy.end(), 0.0)) ? Pass{} : whole;
 }
 
@@ -148,18 +151,19 @@ std::string_view name_of(ExposedPart part) {
 double read_step_seconds(const StepProgram& program, const describe::Cluster& cluster,
                          const KernelRates& rates) {
   const std::optional<StepCosts> costs = known_costs(program, cluster, rates);
-  return costs ? read_whole(program, *costs, Rows(program)).seconds : 0;
+  return costs ? read_step_seconds(program, *costs) : 0;
 }
 
 double read_step_seconds(const StepProgram& program, const StepCosts& costs) {
-  return read_whole(program, costs, Rows(program)).seconds;
+  Timeline timeline(program, costs);
+  return read_whole(timeline).seconds;
 }
 
 StepTime read_time(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates) {
   const std::optional<StepCosts> costs = known_costs(program, cluster, rates);
   if (!costs) return {};
-  const Rows rows(program);
-  const Pass whole = read_whole(program, *costs, rows);
+  Timeline timeline(program, *costs);
+  const Pass whole = read_whole(timeline);
   if (whole.seconds == 0) return {};
   const auto busy = [&](ExposedPart part) { return whole.busy[static_cast<std::size_t>(part)]; };
   StepTime time;
@@ -171,7 +175,7 @@ StepTime read_time(const StepProgram& program, const describe::Cluster& cluster,
   time.host_copy_seconds = busy(ExposedPart::host_copies);
   time.waiting_by_part = whole.waiting;
   time.waiting_seconds = std::accumulate(whole.waiting.begin(), whole.waiting.end(), 0.0);
-  time.exposed_seconds = read_exposed(program, *costs, rows, whole);
+  time.exposed_seconds = read_exposed(timeline, whole);
   return time;
 }
 

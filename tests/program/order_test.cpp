@@ -154,8 +154,9 @@ TEST_CASE("order: 500 plans drawn by a seed, with odd depths, rings and accumula
 }
 
 TEST_CASE("order: proved a second time by every pair, wherever memory could be used again") {
-  for (const auto& [name, program] : small_programs()) {
-    CAPTURE(name);
+  for (const auto& named : small_programs()) {
+    const StepProgram& program = named.second;
+    CAPTURE(named.first);
     const test::Unrolled unrolled = test::unroll(program, Placement::stack);
     CHECK(text(test::conflicts_by_pairs(program, unrolled, Reuse::anywhere)) == "");
   }
@@ -180,14 +181,15 @@ std::string wait_text(const StepProgram& program, std::size_t wait) {
 
 TEST_CASE("order: no wait is implied by the others") {
   std::size_t removed = 0;
-  for (const auto& [name, whole] : small_programs()) {
+  for (const auto& named : small_programs()) {
+    const StepProgram& whole = named.second;
     const test::Unrolled unrolled = test::unroll(whole, Placement::stack);
     for (std::size_t w = 0; w < whole.order.waits.size(); ++w) {
       StepProgram program = whole;
       program.order.waits[w].age = 0xffff;  // older than anything
       const test::Conflicts found = test::conflicts_by_pairs(program, unrolled, Reuse::anywhere);
       const std::string wait = wait_text(whole, w);
-      CAPTURE(name);
+      CAPTURE(named.first);
       CAPTURE(wait);
       CHECK(!found.empty());
       ++removed;

@@ -14,7 +14,6 @@
 namespace zeroplan::test {
 namespace {
 
-using program::Class;
 using program::Instruction;
 using program::kStreams;
 using program::Op;

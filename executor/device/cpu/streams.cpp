@@ -10,6 +10,7 @@ constexpr unsigned kStreamShift = 56;
 constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kStreamShift) - 1;
 
 // The lane whose thread this is.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a thread finds what it is where it finds it
 thread_local const void* own_lane = nullptr;
 
 }  // namespace
