@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "executor/device/cpu/cpu_device.hpp"
@@ -150,4 +151,34 @@ TEST_CASE("overlap: without it nothing of the traffic runs beside kernels") {
   };
   (void)test::train(test::tiny_gpt(), plan, options);
   CHECK(beside == 0);
+}
+
+// Its own collectives are under way then, and the other rank's wait for ones that it will not issue.
+TEST_CASE("overlap: a kernel that fails on one rank ends the run with its reason") {
+  for (const Op failing : {Op::attention_backward, Op::accumulate, Op::norm_forward}) {
+    CAPTURE(program::name_of(failing));
+    describe::Plan plan = test::fp32_plan();
+    plan.data_parallel = 2;
+    plan.zero_stage = 3;
+    test::TrainingOptions options;
+    options.steps = 3;
+    std::atomic<int> calls = 0;
+    options.device = [&](std::int64_t rank) {
+      return test::hooked_device(make_cpu_device({}),
+                                 [&, rank](const Kernel& kernel) {
+                                   if (rank == 1 && kernel.op == failing && ++calls == 5)
+                                     throw DeviceError("this one broke");
+                                 },
+                                 {});
+    };
+    const auto start = std::chrono::steady_clock::now();
+    std::string reason;
+    try {
+      (void)test::train(test::tiny_gpt(), plan, options);
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+    CHECK(reason.find("this one broke") != std::string::npos);
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  }
 }
