@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/describe/hardware_reader.hpp"
+#include "planner/describe/named_description.hpp"
 
 namespace zeroplan::describe {
 namespace {
@@ -30,7 +31,7 @@ void check_count(const char* option, Count count) {
 
 HardwareDescription read_argument(const std::string& argument) {
   if (const EmbeddedFile* file = find_preset(argument)) {
-    return read_hardware_yaml(parse_yaml(file->text, std::string(file->path)));
+    return read_hardware_yaml(document_of(*file));
   }
   const std::string_view name = argument;
   std::error_code ignored;

@@ -93,7 +93,7 @@ Engine base_of(MapReader& map, int depth) {
   } else if (depth == kDeepest) {
     map.problem("like", "engines are like each other in a circle");
   } else {
-    base = read_engine(parse_yaml(found->text, std::string(found->path)), depth + 1);
+    base = read_engine(document_of(*found), depth + 1);
     base.held_against_gpu_runs = false;
   }
   return base;
@@ -157,7 +157,7 @@ Engine read_engine_yaml(const Document& document) { return read_engine(document,
 
 Engine find_engine(const std::string& name) {
   const EmbeddedFile& file = find_named(embedded_engines(), name, "--engine", Vocabulary::engine);
-  return read_engine_yaml(parse_yaml(file.text, std::string(file.path)));
+  return read_engine_yaml(document_of(file));
 }
 
 std::vector<std::string> engine_names() { return names_of(embedded_engines()); }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "planner/describe/named_description.hpp"
+
 namespace zeroplan::describe {
 namespace {
 
@@ -38,9 +40,7 @@ void check_nested_kind(MapReader& reader, Kind expected) {
   }
 }
 
-HardwareDescription read_embedded(const EmbeddedFile& file) {
-  return read_hardware_yaml(parse_yaml(file.text, std::string(file.path)));
-}
+HardwareDescription read_embedded(const EmbeddedFile& file) { return read_hardware_yaml(document_of(file)); }
 
 // `key` names a preset of this kind, or holds a whole description. `read_nested` reads the latter.
 template <class ReadNested>

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <mutex>
 
 namespace zeroplan::describe {
 namespace {
@@ -18,7 +20,7 @@ std::string comparable(std::string_view name) {
 }
 
 std::vector<std::string> aliases_of(const EmbeddedFile& file) {
-  const Document document = parse_yaml(file.text, std::string(file.path));
+  const Document& document = document_of(file);
   const Value* aliases = document.root.find("aliases");
   std::vector<std::string> result;
   if (aliases == nullptr) return result;
@@ -50,6 +52,15 @@ const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_
     message += "; nearest: " + nearest;
   }
   throw ConfigurationError(Problem{option, 0, "", std::move(message)});
+}
+
+const Document& document_of(const EmbeddedFile& file) {
+  static std::mutex mutex;
+  static std::map<const EmbeddedFile*, Document> parsed;
+  const std::lock_guard lock(mutex);
+  const auto found = parsed.find(&file);
+  if (found != parsed.end()) return found->second;
+  return parsed.emplace(&file, parse_yaml(file.text, std::string(file.path))).first->second;
 }
 
 std::vector<std::string> names_of(std::span<const EmbeddedFile> files) {

@@ -20,6 +20,9 @@ const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_
 
 std::vector<std::string> names_of(std::span<const EmbeddedFile> files);
 
+// What a shipped description says, parsed once in a process. Any thread may ask.
+const Document& document_of(const EmbeddedFile& file);
+
 // Enters a problem where `schema` is missing or another one.
 void check_schema(MapReader& map, std::string_view expected);
 

@@ -65,7 +65,7 @@ Optimizer read_optimizer_yaml(const Document& document) {
 
 Optimizer find_optimizer(const std::string& name) {
   const EmbeddedFile& file = find_named(embedded_optimizers(), name, "--optimizer", Vocabulary::optimizer);
-  return read_optimizer_yaml(parse_yaml(file.text, std::string(file.path)));
+  return read_optimizer_yaml(document_of(file));
 }
 
 std::vector<std::string> optimizer_names() { return names_of(embedded_optimizers()); }

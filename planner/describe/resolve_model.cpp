@@ -7,6 +7,7 @@
 #include "planner/describe/embedded.hpp"
 #include "planner/describe/foreign_file.hpp"
 #include "planner/describe/model.hpp"
+#include "planner/describe/named_description.hpp"
 
 namespace zeroplan::describe {
 
@@ -43,9 +44,7 @@ const EmbeddedFile* find_preset(std::string_view name) {
   return nullptr;
 }
 
-Model read_preset(const EmbeddedFile& file) {
-  return read_model_yaml(parse_yaml(file.text, std::string(file.path)));
-}
+Model read_preset(const EmbeddedFile& file) { return read_model_yaml(document_of(file)); }
 
 Model read_file(const std::string& path) {
   const std::string extension = lower(std::filesystem::path(path).extension().string());

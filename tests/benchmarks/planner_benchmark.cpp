@@ -4,6 +4,7 @@
 #include "planner/describe/plan.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/memory.hpp"
+#include "planner/predict/prediction.hpp"
 #include "planner/predict/time.hpp"
 #include "planner/predict/traffic.hpp"
 #include "planner/predict/work.hpp"
@@ -74,6 +75,19 @@ void with_time(benchmark::State& state) {
   }
 }
 BENCHMARK(with_time)->ArgNames({"zero", "exposed"})->ArgsProduct({{0, 1, 2, 3}, {0, 1}});
+
+// From options to a prediction, as a search over plans asks it.
+void resolve_and_predict(benchmark::State& state) {
+  const describe::Model model = describe::resolve_model("llama2-13b");
+  describe::PlanOptions options;
+  options.zero = static_cast<int>(state.range(0));
+  options.nodes = 4;
+  for (auto _ : state) {
+    const describe::ResolvedPlan resolved = describe::resolve_plan(options, model, "dgx-a100");
+    benchmark::DoNotOptimize(predict::predict(model, resolved.plan, resolved.cluster).peak_bytes);
+  }
+}
+BENCHMARK(resolve_and_predict)->ArgName("zero")->Arg(0)->Arg(3)->Unit(benchmark::kMicrosecond);
 
 // Depth must not matter.
 void layers(benchmark::State& state) {
