@@ -31,7 +31,7 @@ void check_count(const char* option, Count count) {
 
 HardwareDescription read_argument(const std::string& argument) {
   if (const EmbeddedFile* file = find_preset(argument)) {
-    return read_hardware_yaml(document_of(*file));
+    return remembered<HardwareDescription>(*file, read_hardware_yaml);
   }
   const std::string_view name = argument;
   std::error_code ignored;

@@ -157,7 +157,7 @@ Engine read_engine_yaml(const Document& document) { return read_engine(document,
 
 Engine find_engine(const std::string& name) {
   const EmbeddedFile& file = find_named(embedded_engines(), name, "--engine", Vocabulary::engine);
-  return read_engine_yaml(document_of(file));
+  return remembered<Engine>(file, read_engine_yaml);
 }
 
 std::vector<std::string> engine_names() { return names_of(embedded_engines()); }

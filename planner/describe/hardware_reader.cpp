@@ -40,7 +40,9 @@ void check_nested_kind(MapReader& reader, Kind expected) {
   }
 }
 
-HardwareDescription read_embedded(const EmbeddedFile& file) { return read_hardware_yaml(document_of(file)); }
+HardwareDescription read_embedded(const EmbeddedFile& file) {
+  return remembered<HardwareDescription>(file, read_hardware_yaml);
+}
 
 // `key` names a preset of this kind, or holds a whole description. `read_nested` reads the latter.
 template <class ReadNested>

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
-#include <mutex>
 
 namespace zeroplan::describe {
 namespace {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "planner/describe/document.hpp"
@@ -20,8 +23,24 @@ const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_
 
 std::vector<std::string> names_of(std::span<const EmbeddedFile> files);
 
-// What a shipped description says, parsed once in a process. Any thread may ask.
+// The text of a shipped description as a tree, parsed once in a process. Any thread may ask.
 const Document& document_of(const EmbeddedFile& file);
+
+// What `read` makes of it, once in a process; what it throws is thrown again each time. Any thread may ask, and `read`
+// may ask for others.
+template <class T>
+const T& remembered(const EmbeddedFile& file, T (*read)(const Document&)) {
+  static std::mutex mutex;
+  static std::map<const EmbeddedFile*, T> known;
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = known.find(&file);
+    if (found != known.end()) return found->second;
+  }
+  T value = read(document_of(file));
+  const std::lock_guard lock(mutex);
+  return known.emplace(&file, std::move(value)).first->second;
+}
 
 // Enters a problem where `schema` is missing or another one.
 void check_schema(MapReader& map, std::string_view expected);

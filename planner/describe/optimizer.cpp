@@ -65,7 +65,7 @@ Optimizer read_optimizer_yaml(const Document& document) {
 
 Optimizer find_optimizer(const std::string& name) {
   const EmbeddedFile& file = find_named(embedded_optimizers(), name, "--optimizer", Vocabulary::optimizer);
-  return read_optimizer_yaml(document_of(file));
+  return remembered<Optimizer>(file, read_optimizer_yaml);
 }
 
 std::vector<std::string> optimizer_names() { return names_of(embedded_optimizers()); }
