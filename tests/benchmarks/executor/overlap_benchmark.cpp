@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "executor/communicator/threads/thread_communicator.hpp"
@@ -55,7 +56,7 @@ double predicted_seconds(const program::StepProgram& step, const executor::Profi
 
 void overlap(benchmark::State& state) {
   const describe::Model model = describe::resolve_model("gpt2");
-  std::array<std::vector<double>, kVariants.size()> seconds;
+  std::vector<std::vector<double>> seconds;
   double predicted = 0;
   executor::run_ranks(2, executor::ThreadOptions{}, [&](executor::Communicator& world) {
     const auto sleep = [](program::Op op, Bytes whole, std::int64_t ranks) {
@@ -71,28 +72,12 @@ void overlap(benchmark::State& state) {
       executor::Communicator& seen = kVariants[i].paced ? paced : world;
       ranks[i] = benchmarks::make_rank(model, plan, executor::make_cpu_device({}), seen);
     }
-    benchmarks::CountingBatches batches(model.vocabulary);
-    const auto round = [&](bool measured) {
-      double total = 0;
-      for (std::size_t i = 0; i < ranks.size(); ++i) {
-        world.barrier();
-        const double taken = benchmarks::seconds_of([&] {
-          ranks[i]->step(benchmarks::adam_settings(), batches);
-          world.barrier();
-        });
-        if (measured && world.rank() == 0) seconds[i].push_back(taken);
-        total += taken;
-      }
-      return total;
-    };
-    round(false);  // touches the memory
-    for (const auto& rank : ranks) rank->interpreter().clear_profile();
-    if (world.rank() == 0) {
-      for (auto _ : state) state.SetIterationTime(round(true));
-      predicted = predicted_seconds(ranks[3]->program(), ranks[0]->interpreter().profile());
-    } else {
-      for (benchmark::IterationCount i = 0; i < state.max_iterations; ++i) round(true);
-    }
+    auto own = benchmarks::take_turns(state, world, ranks, model.vocabulary, [&] {
+      for (const auto& rank : ranks) rank->interpreter().clear_profile();
+    });
+    if (world.rank() != 0) return;
+    seconds = std::move(own);
+    predicted = predicted_seconds(ranks[3]->program(), ranks[0]->interpreter().profile());
   });
   std::array<double, kVariants.size()> median{};
   for (std::size_t i = 0; i < median.size(); ++i) median[i] = benchmarks::median(seconds[i]);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "executor/communicator/threads/thread_communicator.hpp"
@@ -21,7 +22,7 @@ constexpr std::array kStages = {0, 3};
 
 void zero_stages(benchmark::State& state) {
   const describe::Model model = describe::resolve_model("layers=8,hidden=512,heads=8,vocab=8192,ffn=2048");
-  std::array<std::vector<double>, kStages.size()> seconds;
+  std::vector<std::vector<double>> seconds;
   executor::run_ranks(2, executor::ThreadOptions{}, [&](executor::Communicator& world) {
     std::array<std::unique_ptr<executor::Rank>, kStages.size()> ranks;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -30,27 +31,8 @@ void zero_stages(benchmark::State& state) {
       plan.zero_stage = kStages[i];
       ranks[i] = benchmarks::make_rank(model, plan, executor::make_cpu_device({}), world);
     }
-    benchmarks::CountingBatches batches(model.vocabulary);
-    const auto round = [&](bool measured) {
-      double total = 0;
-      for (std::size_t i = 0; i < ranks.size(); ++i) {
-        world.barrier();
-        const double taken = benchmarks::seconds_of([&] {
-          ranks[i]->step(benchmarks::adam_settings(), batches);
-          world.barrier();
-        });
-        if (measured && world.rank() == 0) seconds[i].push_back(taken);
-        total += taken;
-      }
-      return total;
-    };
-    round(false);  // touches the memory
-    // Both ranks run as many rounds, fixed before; rank 0 has the benchmark's loop.
-    if (world.rank() == 0) {
-      for (auto _ : state) state.SetIterationTime(round(true));
-    } else {
-      for (benchmark::IterationCount i = 0; i < state.max_iterations; ++i) round(true);
-    }
+    auto own = benchmarks::take_turns(state, world, ranks, model.vocabulary);
+    if (world.rank() == 0) seconds = std::move(own);
   });
   const double zero0 = benchmarks::median(seconds[0]);
   const double zero3 = benchmarks::median(seconds[1]);

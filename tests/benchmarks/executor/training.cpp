@@ -6,6 +6,7 @@
 
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
+#include "tests/benchmarks/executor/median.hpp"
 
 namespace zeroplan::benchmarks {
 
@@ -46,6 +47,35 @@ executor::StepSettings adam_settings() {
   settings.learning_rate = 1e-4F;
   settings.weight_decay = 0.01F;
   return settings;
+}
+
+std::vector<std::vector<double>> take_turns(benchmark::State& state, executor::Communicator& world,
+                                            std::span<const std::unique_ptr<executor::Rank>> ranks,
+                                            std::int64_t vocabulary, const std::function<void()>& begin) {
+  std::vector<std::vector<double>> seconds(ranks.size());
+  CountingBatches batches(vocabulary);
+  const auto round = [&](bool measured) {
+    double total = 0;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      world.barrier();
+      const double taken = seconds_of([&] {
+        ranks[i]->step(adam_settings(), batches);
+        world.barrier();
+      });
+      if (measured && world.rank() == 0) seconds[i].push_back(taken);
+      total += taken;
+    }
+    return total;
+  };
+  round(false);
+  begin();
+  // All ranks run as many rounds, fixed before; rank 0 has the benchmark's loop.
+  if (world.rank() == 0) {
+    for (auto _ : state) state.SetIterationTime(round(true));
+  } else {
+    for (benchmark::IterationCount i = 0; i < state.max_iterations; ++i) round(true);
+  }
+  return seconds;
 }
 
 int processors() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <benchmark/benchmark.h>
+
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "executor/rank.hpp"
 #include "planner/describe/model.hpp"
@@ -30,6 +34,13 @@ std::unique_ptr<executor::Rank> make_rank(const describe::Model& model, const de
                                           executor::Communicator& world);
 
 executor::StepSettings adam_settings();
+
+// Several ranks of one thread take a step each in turn, once for each iteration of `state` after a round that touches the
+// memory and is followed by `begin`. On rank 0 of `world`: the seconds of each, by rank and iteration.
+std::vector<std::vector<double>> take_turns(
+    benchmark::State& state, executor::Communicator& world,
+    std::span<const std::unique_ptr<executor::Rank>> ranks, std::int64_t vocabulary,
+    const std::function<void()>& begin = [] {});
 
 int processors();
 
