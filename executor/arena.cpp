@@ -154,7 +154,7 @@ void Arena::release(BufferId buffer, std::int64_t instance) {
 
 Tensor Arena::tensor(BufferId buffer, std::int64_t instance) const {
   const Buffer& description = program_.buffers[buffer];
-  const BufferId holder = description.parent == program::kNoBuffer ? buffer : description.parent;
+  const BufferId holder = program_.holder_of(buffer);
   std::byte* memory = instances_[holder][static_cast<std::size_t>(instance)];
   if (memory == nullptr)
     throw DeviceError(fmt::format("{} is used, but it is not held", label(buffer, instance)));

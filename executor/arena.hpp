@@ -35,8 +35,9 @@ using program::CategoryBytes;
 // says. Contents of memory that was just acquired mean nothing, observed or not. Between the instances of an
 // observed arena's block there are a few bytes that nobody may write: when an instance that was acquired while it
 // was observed is released then, or check_held() is called, a change of them is a DeviceError that names it. While
-// it is observed nothing may run beside what acquires and releases; later the arena touches no memory itself. Buffers that the plan's engine
-// alone holds (Buffer::reserved) have a place that nothing touches: using one is a DeviceError.
+// it is observed nothing may run beside what acquires and releases; later the arena touches no memory itself.
+// Buffers that the plan's engine alone holds (Buffer::reserved) have a place that nothing touches: using one is a
+// DeviceError.
 class Arena {
  public:
   Arena(Device& device, const program::StepProgram& program, ArenaSize size);

@@ -83,17 +83,6 @@ void Interpreter::clear_calls(program::Group group) {
   profile_.collectives[static_cast<std::size_t>(group)].clear();
 }
 
-double Interpreter::waited_for_traffic() const {
-  double seconds = profile_.waited_seconds[static_cast<std::size_t>(Stream::communication)] +
-                   profile_.waited_seconds[static_cast<std::size_t>(Stream::tensor)];
-  for (std::size_t i = 0; i < program_.code.size(); ++i) {
-    const Instruction& instruction = program_.code[i];
-    const bool beside = overlaps_ && instruction.stream != Stream::compute;
-    if (program::is_collective(instruction.op) && !beside) seconds += profile_.of_instruction[i].seconds;
-  }
-  return seconds;
-}
-
 void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
 
 void Interpreter::step(const StepSettings& given, BatchSource& batches) {
@@ -157,7 +146,8 @@ void Interpreter::issue(std::size_t index, Registers registers, const StepSettin
                  of.youngest[(of.count - 1 - wait.age) % of.youngest.size()]);
     }
   }
-  const auto timed = [this, index, here](const auto& work) {
+  const bool holds_kernels = stream == Stream::compute && program::is_collective(instruction.op);
+  const auto timed = [this, index, here, holds_kernels](const auto& work) {
     const auto start = Clock::now();
     try {
       work();
@@ -166,7 +156,16 @@ void Interpreter::issue(std::size_t index, Registers registers, const StepSettin
       failed_at_.compare_exchange_strong(none, here, std::memory_order_relaxed);
       throw;
     }
-    add_time(index, std::chrono::duration<double>(Clock::now() - start).count());
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    add_time(index, seconds);
+    if (holds_kernels) profile_.waited_for_traffic_seconds += seconds;
+  };
+  const auto on_stream = [&](const auto& work) {
+    if (stream == Stream::compute) {
+      timed(work);
+    } else {
+      device_.run_on_host(stream, [timed, work] { timed(work); });
+    }
   };
   switch (program::class_of(instruction.op)) {
     case Class::structure:
@@ -180,27 +179,15 @@ void Interpreter::issue(std::size_t index, Registers registers, const StepSettin
       timed([&] { batches->next(batch[0].as<std::int32_t>(), batch[1].as<std::int32_t>()); });
       break;
     }
-    case Class::collective: {
-      const std::function<void()> call = collective(instruction, registers.layer);
-      if (stream == Stream::compute) {
-        timed(call);
-      } else {
-        device_.run_on_host(stream, [timed, call] { timed(call); });
-      }
+    case Class::collective:
+      on_stream(collective(instruction, registers.layer));
       break;
-    }
     case Class::kernel:
     case Class::to_host:
-    case Class::to_device: {
-      const Kernel launch = kernel(instruction, registers, settings);
-      if (stream == Stream::compute) {
-        timed([&] { device_.execute(launch, settings, stream); });
-      } else {
-        device_.run_on_host(stream, [this, timed, launch, &settings, stream] {
-          timed([&] { device_.execute(launch, settings, stream); });
-        });
-      }
-    }
+    case Class::to_device:
+      on_stream([this, launch = kernel(instruction, registers, settings), &settings, stream] {
+        device_.execute(launch, settings, stream);
+      });
   }
   const std::uint16_t event = order.mark(index).signals;
   if (!beside || event == program::Order::kNoEvent) return;
@@ -211,8 +198,8 @@ void Interpreter::issue(std::size_t index, Registers registers, const StepSettin
 void Interpreter::wait(Stream stream, Stream other, Device::Event event) {
   const auto start = std::chrono::steady_clock::now();
   device_.wait(stream, event);
-  if (stream != Stream::compute) return;
-  profile_.waited_seconds[static_cast<std::size_t>(other)] +=
+  if (stream != Stream::compute || (other != Stream::communication && other != Stream::tensor)) return;
+  profile_.waited_for_traffic_seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -323,9 +310,7 @@ Kernel Interpreter::kernel(const Instruction& instruction, Registers registers,
 }
 
 std::int64_t Interpreter::instance_of(BufferId buffer, std::int64_t layer) const {
-  const program::Buffer& description = program_.buffers[buffer];
-  const std::int64_t index = (layer - description.first_layer) % description.instances;
-  return index < 0 ? index + description.instances : index;
+  return program_.buffers[buffer].instance_of(layer);
 }
 
 Tensor Interpreter::operand(const Instruction& instruction, std::size_t index, std::int64_t layer) const {

@@ -39,8 +39,8 @@ struct Profile {
   std::vector<Time> of_instruction;  // by index into StepProgram::code
   // By group, in the order they were made, since the last clear_calls(): the same on every rank of the group.
   std::array<std::vector<Call>, program::kGroups> collectives;
-  // How long the issuing thread, which runs the kernels, waited for each other stream.
-  std::array<double, program::kStreams> waited_seconds{};
+  // How long the kernels waited for collectives: those on their stream, and what they waited for of those beside them.
+  double waited_for_traffic_seconds = 0;
   Bytes to_host_bytes = 0, to_device_bytes = 0;
 };
 
@@ -63,8 +63,6 @@ class Interpreter {
   void step(const StepSettings& given, BatchSource& batches);
 
   const Profile& profile() const { return profile_; }
-  // How long the kernels waited for collectives since the last clear_profile().
-  double waited_for_traffic() const;
   void clear_profile();
   // Forgets the single calls of a group's collectives; their sums stay.
   void clear_calls(program::Group group);

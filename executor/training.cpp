@@ -294,7 +294,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   const Profile& profile = rank.interpreter().profile();
   add_waiting(waiting, rank, 0);
   measurement.times = times_of(rank.program(), profile, waiting);
-  measurement.waited_for_traffic_seconds = rank.interpreter().waited_for_traffic();
+  measurement.waited_for_traffic_seconds = profile.waited_for_traffic_seconds;
   measurement.of_rank = gathered(own, world);
   measurement.replicas = check_replicas(rank, world);
   const std::int64_t taken = begin.steps + measurement.steps.taken();

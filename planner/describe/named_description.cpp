@@ -53,12 +53,8 @@ const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_
 }
 
 const Document& document_of(const EmbeddedFile& file) {
-  static std::mutex mutex;
-  static std::map<const EmbeddedFile*, Document> parsed;
-  const std::lock_guard lock(mutex);
-  const auto found = parsed.find(&file);
-  if (found != parsed.end()) return found->second;
-  return parsed.emplace(&file, parse_yaml(file.text, std::string(file.path))).first->second;
+  return made_once<Document>(
+      file, [](const EmbeddedFile& one) { return parse_yaml(one.text, std::string(one.path)); });
 }
 
 std::vector<std::string> names_of(std::span<const EmbeddedFile> files) {

@@ -23,13 +23,10 @@ const EmbeddedFile& find_named(std::span<const EmbeddedFile> files, std::string_
 
 std::vector<std::string> names_of(std::span<const EmbeddedFile> files);
 
-// The text of a shipped description as a tree, parsed once in a process. Any thread may ask.
-const Document& document_of(const EmbeddedFile& file);
-
-// What `read` makes of it, once in a process; what it throws is thrown again each time. Any thread may ask, and `read`
-// may ask for others.
-template <class T>
-const T& remembered(const EmbeddedFile& file, T (*read)(const Document&)) {
+// What `make` makes of a shipped description, once in a process; what it throws is thrown again each time. Any thread
+// may ask, and `make` may ask for others.
+template <class T, class Make>
+const T& made_once(const EmbeddedFile& file, const Make& make) {
   static std::mutex mutex;
   static std::map<const EmbeddedFile*, T> known;
   {
@@ -37,9 +34,18 @@ const T& remembered(const EmbeddedFile& file, T (*read)(const Document&)) {
     const auto found = known.find(&file);
     if (found != known.end()) return found->second;
   }
-  T value = read(document_of(file));
+  T value = make(file);
   const std::lock_guard lock(mutex);
   return known.emplace(&file, std::move(value)).first->second;
+}
+
+// Its text as a tree.
+const Document& document_of(const EmbeddedFile& file);
+
+// What `read` makes of that tree, once in a process.
+template <class T>
+const T& remembered(const EmbeddedFile& file, T (*read)(const Document&)) {
+  return made_once<T>(file, [read](const EmbeddedFile& one) { return read(document_of(one)); });
 }
 
 // Enters a problem where `schema` is missing or another one.

@@ -26,7 +26,6 @@ class Rows {
       std::size_t& row = of_stream_[static_cast<std::size_t>(instruction.stream)];
       if (row == 0) row = count_++;
     }
-    streams_ = count_;
     of_event_.reserve(program.order.events.size());
     for (const program::Order::Event& event : program.order.events) {
       of_event_.push_back(count_);
@@ -35,15 +34,12 @@ class Rows {
   }
 
   std::size_t count() const { return count_; }
-  // Rows before this one are the host and streams.
-  std::size_t streams() const { return streams_; }
   std::size_t of(program::Stream stream) const { return of_stream_[static_cast<std::size_t>(stream)]; }
   std::size_t of(program::Order::Wait wait) const { return of_event_[wait.event] + wait.age; }
   std::size_t youngest(std::uint16_t event) const { return of_event_[event]; }
 
  private:
   std::size_t count_ = 1;
-  std::size_t streams_ = 0;
   std::array<std::size_t, program::kStreams> of_stream_{};
   std::vector<std::size_t> of_event_;
 };
@@ -106,16 +102,15 @@ class Schedule {
     const std::size_t row = rows_.of(instruction.stream);
     clocks.spend(Rows::kHost, costs_.launches[index] * issue_);
     clocks.wait(row, Rows::kHost);
-    const program::Order::Mark& mark = program_.order.mark(index);
-    for (std::size_t w = mark.first_wait; w < std::size_t{mark.first_wait} + mark.waits; ++w) {
-      clocks.wait(row, rows_.of(program_.order.waits[w]));
-    }
-    if (program::class_of(instruction.op) == program::Class::kernel)
+    for (const program::Order::Wait wait : program_.order.waits_of(index)) clocks.wait(row, rows_.of(wait));
+    if (program::class_of(instruction.op) == program::Class::kernel) {
       clocks.spend(row, costs_.launches[index] * gap_);
+    }
     clocks.run(row, index, seconds);
     if (is_collective(instruction.op) && row != compute) clocks.spend(compute, costs_.slowdown * seconds);
     if (part == StepCosts::kHoldsHost) clocks.spend(Rows::kHost, seconds);
-    if (mark.signals != program::Order::kNoEvent) signal(clocks, mark.signals, row);
+    const std::uint16_t event = program_.order.mark(index).signals;
+    if (event != program::Order::kNoEvent) signal(clocks, event, row);
   }
 
  private:

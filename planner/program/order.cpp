@@ -146,18 +146,13 @@ class EventNames {
   std::uint16_t count_ = 0;
 };
 
-BufferId root_of(const StepProgram& program, BufferId buffer) {
-  const BufferId parent = program.buffers[buffer].parent;
-  return parent == kNoBuffer ? buffer : parent;
-}
-
 // Buffers that something off the compute stream uses. All others are in order by themselves.
 std::vector<bool> shared_buffers(const StepProgram& program) {
   std::vector<bool> shared(program.buffers.size());
   for (const Instruction& instruction : program.code) {
     if (instruction.stream == Stream::compute || !is_executed(instruction.op)) continue;
     for (const Operand& operand : instruction.operands) {
-      if (operand.buffer != kNoBuffer) shared[root_of(program, operand.buffer)] = true;
+      if (operand.buffer != kNoBuffer) shared[program.holder_of(operand.buffer)] = true;
     }
   }
   return shared;
@@ -167,7 +162,8 @@ class Walk {
  public:
   explicit Walk(StepProgram& program)
       : program_(program),
-        extent_(program, shared_buffers(program)),
+        shared_(shared_buffers(program)),
+        extent_(program, shared_),
         names_(program),
         executions_of_(names_.count()) {
     place_instances();
@@ -198,11 +194,10 @@ class Walk {
   };
 
   void place_instances() {
-    const std::vector<bool> shared = shared_buffers(program_);
     first_instance_.assign(program_.buffers.size(), kNotShared);
     std::size_t instances = 0;
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
-      if (!shared[b]) continue;
+      if (!shared_[b]) continue;
       first_instance_[b] = instances;
       instances += extent_.place(program_.buffers[b], program_.buffers[b].instances - 1) + 1;
     }
@@ -210,12 +205,10 @@ class Walk {
   }
 
   Instance* instance(Operand operand, std::int64_t layer) {
-    const BufferId buffer = root_of(program_, operand.buffer);
+    const BufferId buffer = program_.holder_of(operand.buffer);
     if (first_instance_[buffer] == kNotShared) return nullptr;
     const Buffer& description = program_.buffers[buffer];
-    std::int64_t index =
-        (extent_.reached(layer, operand.layer_offset) - description.first_layer) % description.instances;
-    if (index < 0) index += description.instances;
+    const std::int64_t index = description.instance_of(extent_.reached(layer, operand.layer_offset));
     return &instances_[first_instance_[buffer] + extent_.place(description, index)];
   }
 
@@ -432,6 +425,7 @@ class Walk {
   static constexpr std::size_t kNotShared = std::numeric_limits<std::size_t>::max();
 
   StepProgram& program_;
+  std::vector<bool> shared_;  // by buffer
   Extent extent_;
   EventNames names_;
   std::vector<std::int32_t> executions_of_;  // by name

@@ -52,6 +52,12 @@ struct Buffer {
   // The engine that the plan names holds it, and no instruction of this program uses it: it counts in that
   // engine's memory, and not in what a run of the program writes.
   bool reserved = false;
+
+  // From 0; `layer` may be any number.
+  std::int64_t instance_of(std::int64_t layer) const {
+    const std::int64_t index = (layer - first_layer) % instances;
+    return index < 0 ? index + instances : index;
+  }
 };
 
 // Which rank of each group the program is for. Partitions are padded to equal sizes, so buffers are the same
@@ -154,6 +160,12 @@ struct StepProgram {
   std::int64_t layers = 0;
   std::int64_t tokens_per_step = 0;  // of all ranks
   bool states_only = false;          // activations are not described (`params=` models)
+
+  // The buffer whose memory `buffer` is, or is a part of.
+  BufferId holder_of(BufferId buffer) const {
+    const BufferId parent = buffers[buffer].parent;
+    return parent == kNoBuffer ? buffer : parent;
+  }
 };
 
 }  // namespace zeroplan::program

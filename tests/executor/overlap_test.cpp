@@ -117,7 +117,7 @@ TEST_CASE("overlap: a layer's gradients are reduced beside the backward of the l
     options.world = [&](Communicator& world) -> std::unique_ptr<Communicator> {
       const auto rank = static_cast<std::size_t>(world.rank());
       return std::make_unique<test::WrappedCommunicator>(
-          world, test::Around{.before = [&, rank, stage](Op op, Bytes, std::int64_t) {
+          world, test::Around{.before = [&, rank, stage](const auto&, Op op, const Tensor&) {
             const bool reduces = op == (stage == 0 ? Op::all_reduce : Op::reduce_scatter);
             if (!reduces || ++asked[rank] != 2) return;
             if (doors[rank].wait()) ++beside;
@@ -146,8 +146,9 @@ TEST_CASE("overlap: without it nothing of the traffic runs beside kernels") {
   options.world = [&](Communicator& world) -> std::unique_ptr<Communicator> {
     const auto rank = static_cast<std::size_t>(world.rank());
     return std::make_unique<test::WrappedCommunicator>(
-        world, test::Around{.before = [&, rank](Op, Bytes, std::int64_t) { in_collective[rank] = true; },
-                            .after = [&, rank](Op, Bytes, std::int64_t) { in_collective[rank] = false; }});
+        world,
+        test::Around{.before = [&, rank](const auto&, Op, const Tensor&) { in_collective[rank] = true; },
+                     .after = [&, rank](const auto&, Op, const Tensor&) { in_collective[rank] = false; }});
   };
   (void)test::train(test::tiny_gpt(), plan, options);
   CHECK(beside == 0);

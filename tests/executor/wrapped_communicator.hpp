@@ -1,25 +1,34 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "executor/communicator/communicator.hpp"
 
 namespace zeroplan::executor::test {
 
+class WrappedCommunicator;
+
 // What happens around the collectives of a communicator and of the groups that are split off it.
 struct Around {
-  // Of the whole vector's bytes and the group's size.
-  using Hook = std::function<void(program::Op op, Bytes whole, std::int64_t ranks)>;
+  using Hook = std::function<void(const WrappedCommunicator& group, program::Op op, const Tensor& whole)>;
   Hook before{}, after{};
 };
 
 class WrappedCommunicator : public Communicator {
  public:
+  // Which split of the start made a group (a Rank's first is the data-parallel one, its second the tensor-parallel
+  // one), and its color there.
+  using Name = std::pair<int, std::int64_t>;
+
   WrappedCommunicator(Communicator& seen, Around around) : seen_(seen), around_(std::move(around)) {}
-  WrappedCommunicator(std::unique_ptr<Communicator> owned, Around around)
-      : owned_(std::move(owned)), seen_(*owned_), around_(std::move(around)) {}
+  WrappedCommunicator(std::unique_ptr<Communicator> owned, Around around, Name name)
+      : owned_(std::move(owned)), seen_(*owned_), around_(std::move(around)), name_(name) {}
+
+  const Name& name() const { return name_; }
 
   std::int64_t rank() const override { return seen_.rank(); }
   std::int64_t size() const override { return seen_.size(); }
@@ -37,7 +46,7 @@ class WrappedCommunicator : public Communicator {
   }
   void barrier() override { seen_.barrier(); }
   std::unique_ptr<Communicator> split(std::int64_t color, std::int64_t key) override {
-    return std::make_unique<WrappedCommunicator>(seen_.split(color, key), around_);
+    return std::make_unique<WrappedCommunicator>(seen_.split(color, key), around_, Name{splits_++, color});
   }
   void abort(const std::string& reason) override { seen_.abort(reason); }
   void set_activity(Activity activity) override { seen_.set_activity(std::move(activity)); }
@@ -48,14 +57,16 @@ class WrappedCommunicator : public Communicator {
  private:
   template <class Call>
   void around(program::Op op, const Tensor& whole, const Call& call) {
-    if (around_.before) around_.before(op, whole.bytes(), size());
+    if (around_.before) around_.before(*this, op, whole);
     call();
-    if (around_.after) around_.after(op, whole.bytes(), size());
+    if (around_.after) around_.after(*this, op, whole);
   }
 
   std::unique_ptr<Communicator> owned_;
   Communicator& seen_;
   Around around_;
+  Name name_{-1, 0};
+  int splits_ = 0;
 };
 
 }  // namespace zeroplan::executor::test

@@ -90,27 +90,12 @@ class Unroller {
   };
 
   void one(std::size_t index, const Instruction& instruction, std::int64_t layer) {
-    const program::Operand first = instruction.operands[0];
-    switch (instruction.op) {
-      case Op::acquire:
-        acquire({first.buffer, instance_of(program_, first, layer)});
-        break;
-      case Op::release:
-        release({first.buffer, instance_of(program_, first, layer)});
-        break;
-      case Op::acquire_all:
-        for (std::int64_t i = 0; i < program_.buffers[first.buffer].instances; ++i)
-          acquire({first.buffer, i});
-        break;
-      case Op::release_all:
-        for (std::int64_t i = program_.buffers[first.buffer].instances; i-- > 0;) release({first.buffer, i});
-        break;
-      case Op::wait_for_all:
-        result_.executions.push_back({program_.code.size(), 0, {}});
-        break;
-      default:
-        if (is_executed(instruction.op)) execute(index, instruction, layer);
-    }
+    for_each_taken(program_, instruction, layer,
+                   [this](program::BufferId buffer, std::int64_t instance, bool acquires) {
+                     acquires ? acquire({buffer, instance}) : release({buffer, instance});
+                   });
+    if (instruction.op == Op::wait_for_all) result_.executions.push_back({program_.code.size(), 0, {}});
+    if (is_executed(instruction.op)) execute(index, instruction, layer);
   }
 
   std::size_t space_of(program::BufferId buffer) const {

@@ -52,26 +52,34 @@ std::int64_t instance_of(const StepProgram& program, program::Operand operand, s
   return index < 0 ? index + buffer.instances : index;
 }
 
-void Arena::apply(const Instruction& instruction, std::int64_t layer) {
+void for_each_taken(const StepProgram& program, const Instruction& instruction, std::int64_t layer,
+                    const std::function<void(program::BufferId, std::int64_t, bool)>& visit) {
   const program::Operand operand = instruction.operands[0];
   switch (instruction.op) {
     case Op::acquire:
-      acquire({operand.buffer, instance_of(program_, operand, layer)});
+      visit(operand.buffer, instance_of(program, operand, layer), true);
       break;
     case Op::release:
-      release({operand.buffer, instance_of(program_, operand, layer)});
+      visit(operand.buffer, instance_of(program, operand, layer), false);
       break;
     case Op::acquire_all:
-      for (std::int64_t i = 0; i < program_.buffers[operand.buffer].instances; ++i)
-        acquire({operand.buffer, i});
+      for (std::int64_t i = 0; i < program.buffers[operand.buffer].instances; ++i)
+        visit(operand.buffer, i, true);
       break;
     case Op::release_all:
-      for (std::int64_t i = program_.buffers[operand.buffer].instances; i-- > 0;)
-        release({operand.buffer, i});
+      for (std::int64_t i = program.buffers[operand.buffer].instances; i-- > 0;)
+        visit(operand.buffer, i, false);
       break;
     default:
       break;
   }
+}
+
+void Arena::apply(const Instruction& instruction, std::int64_t layer) {
+  for_each_taken(program_, instruction, layer,
+                 [this](program::BufferId buffer, std::int64_t instance, bool acquires) {
+                   acquires ? acquire({buffer, instance}) : release({buffer, instance});
+                 });
 }
 
 bool Arena::holds(program::BufferId buffer, std::int64_t instance) const {

@@ -19,6 +19,12 @@ void for_each_executed(const program::StepProgram& program,
 // Which instance of its buffer an operand means at `layer`.
 std::int64_t instance_of(const program::StepProgram& program, program::Operand operand, std::int64_t layer);
 
+// Calls visit(buffer, instance, acquires) for each instance that a memory instruction takes or gives back, in its order;
+// never for other instructions.
+void for_each_taken(
+    const program::StepProgram& program, const program::Instruction& instruction, std::int64_t layer,
+    const std::function<void(program::BufferId, std::int64_t instance, bool acquires)>& visit);
+
 // What an arena with a stack sees: every buffer instance that is held, in order of acquisition.
 class Arena {
  public:

@@ -59,8 +59,9 @@ void overlap(benchmark::State& state) {
   std::vector<std::vector<double>> seconds;
   double predicted = 0;
   executor::run_ranks(2, executor::ThreadOptions{}, [&](executor::Communicator& world) {
-    const auto sleep = [](program::Op op, Bytes whole, std::int64_t ranks) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(link_seconds(op, whole, ranks)));
+    const auto sleep = [](const auto& group, program::Op op, const executor::Tensor& whole) {
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(link_seconds(op, whole.bytes(), group.size())));
     };
     executor::test::WrappedCommunicator paced(world, {.before = {}, .after = sleep});
     std::array<std::unique_ptr<executor::Rank>, kVariants.size()> ranks;
