@@ -68,7 +68,9 @@ build_preset() {
   # One build at a time: two that write the same folder would spoil each other's files.
   if ! (
     flock 9
-    if [ ! -e "build/$preset/build.ninja" ] || [ CMakePresets.json -nt "build/$preset/build.ninja" ]; then
+    if [ ! -e "build/$preset/build.ninja" ] || [ CMakePresets.json -nt "build/$preset/build.ninja" ] ||
+      { [ -n "${ZEROPLAN_WERROR:-}" ] &&
+        ! grep -qx "ZEROPLAN_WERROR:BOOL=$ZEROPLAN_WERROR" "build/$preset/CMakeCache.txt"; }; then
       say "building the $preset preset in build/$preset; the first time takes 2 to 4 minutes on two cores"
       cmake --preset "$preset" -DZEROPLAN_WERROR="${ZEROPLAN_WERROR:-OFF}" >"$log" 2>&1 || exit 1
     fi
