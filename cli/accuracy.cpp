@@ -6,7 +6,7 @@
 
 #include "cli/command.hpp"
 #include "cli/version.hpp"
-#include "planner/describe/document.hpp"
+#include "planner/describe/text/document.hpp"
 #include "planner/error.hpp"
 #include "reports/accuracy_report.hpp"
 #include "reports/command_line.hpp"

@@ -19,7 +19,7 @@
 #include "executor/process_memory.hpp"
 #include "planner/calibrate/probes.hpp"
 #include "planner/calibrate/rates.hpp"
-#include "planner/describe/quantity.hpp"
+#include "planner/describe/text/quantity.hpp"
 #include "planner/error.hpp"
 #include "planner/predict/memory.hpp"
 #include "reports/calibration_report.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/verdict.hpp"
 #include "reports/report.hpp"
 #include "reports/writers.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "cli/version.hpp"
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 
 namespace zeroplan::cli {
 namespace {

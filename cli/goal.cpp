@@ -3,7 +3,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "planner/describe/quantity.hpp"
+#include "planner/describe/text/quantity.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::cli {

@@ -3,7 +3,7 @@
 #include "cli/command.hpp"
 #include "cli/options.hpp"
 #include "cli/version.hpp"
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "reports/hardware_report.hpp"
 
 namespace zeroplan::cli {

@@ -10,7 +10,7 @@
 #include "executor/launch.hpp"
 #include "executor/run_identity.hpp"
 #include "executor/weights.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/program/measurement.hpp"
 

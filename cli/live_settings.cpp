@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "executor/storage/new_file.hpp"
-#include "planner/describe/quantity.hpp"
+#include "planner/describe/text/quantity.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::cli {

@@ -1,7 +1,7 @@
 #include "cli/command.hpp"
 #include "cli/options.hpp"
 #include "cli/version.hpp"
-#include "planner/describe/model.hpp"
+#include "planner/describe/model/model.hpp"
 #include "reports/models_report.hpp"
 
 namespace zeroplan::cli {

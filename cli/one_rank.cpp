@@ -1,6 +1,6 @@
 #include "cli/one_rank.hpp"
 
-#include "planner/describe/engine.hpp"
+#include "planner/describe/plan/engine.hpp"
 
 namespace zeroplan::cli {
 namespace {

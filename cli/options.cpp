@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/describe/not_modelled.hpp"
+#include "planner/describe/text/not_modelled.hpp"
 
 namespace zeroplan::cli {
 namespace {

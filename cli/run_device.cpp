@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "planner/describe/quantity.hpp"
+#include "planner/describe/text/quantity.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::cli {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/command.hpp"
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 
 namespace zeroplan::cli {
 

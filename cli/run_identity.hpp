@@ -3,8 +3,8 @@
 #include "cli/command.hpp"
 #include "executor/launch.hpp"
 #include "executor/run_identity.hpp"
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 
 namespace zeroplan::cli {
 

@@ -1,5 +1,5 @@
 # zeroplan_embed(TARGET GROUP glob... [GROUP glob...]): a static library with the files' text compiled in.
-# `planner/describe/embedded.hpp` declares how to reach it.
+# `planner/describe/text/embedded.hpp` declares how to reach it.
 function(zeroplan_embed target)
   cmake_parse_arguments(arg "" "" "MODELS;HARDWARE;ENGINES;OPTIMIZERS" ${ARGN})
   set(output ${CMAKE_CURRENT_BINARY_DIR}/embedded.cpp)

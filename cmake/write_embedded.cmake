@@ -1,5 +1,5 @@
 # Writes OUTPUT: one array of {name, path, text} per group. Run by zeroplan_embed with cmake -P.
-set(code "#include \"planner/describe/embedded.hpp\"\n\nnamespace zeroplan::describe {\nnamespace {\n")
+set(code "#include \"planner/describe/text/embedded.hpp\"\n\nnamespace zeroplan::describe {\nnamespace {\n")
 set(accessors "")
 foreach(group MODELS HARDWARE ENGINES OPTIMIZERS)
   string(TOLOWER ${group} lower)

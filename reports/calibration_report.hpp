@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "reports/report.hpp"
 #include "reports/validation_report.hpp"
 

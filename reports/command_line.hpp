@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 
 namespace zeroplan::reports {
 

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/solve/strategies.hpp"
 #include "reports/report.hpp"
 

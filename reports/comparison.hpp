@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/program/measurement.hpp"
 #include "reports/data.hpp"

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 
 // One number of an answer, taken apart into what it is the sum of. The terms are read from the step program;

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/solve/suggest.hpp"
 #include "reports/report.hpp"

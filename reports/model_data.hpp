@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "planner/describe/model.hpp"
+#include "planner/describe/model/model.hpp"
 #include "reports/data.hpp"
 
 namespace zeroplan::reports {

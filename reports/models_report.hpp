@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/model.hpp"
+#include "planner/describe/model/model.hpp"
 #include "reports/report.hpp"
 
 namespace zeroplan::reports {

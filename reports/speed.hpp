@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "reports/report.hpp"
 

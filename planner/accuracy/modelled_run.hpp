@@ -4,9 +4,9 @@
 #include <variant>
 
 #include "planner/accuracy/run.hpp"
-#include "planner/describe/cluster.hpp"
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/machine/cluster.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 
 namespace zeroplan::accuracy {
 

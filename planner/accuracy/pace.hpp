@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "planner/accuracy/modelled_run.hpp"
-#include "planner/describe/engine.hpp"
+#include "planner/describe/plan/engine.hpp"
 #include "planner/program/step_program.hpp"
 
 // The constants of pace, which scripts/fit_times fits to measured runs, and how well they foretell runs that

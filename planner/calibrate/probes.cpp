@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "planner/describe/model.hpp"
+#include "planner/describe/model/model.hpp"
 #include "planner/instructions/table.hpp"
 #include "planner/program/builder.hpp"
 #include "planner/program/compile.hpp"

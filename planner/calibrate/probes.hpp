@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/describe/calibration.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/machine/calibration.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/program/step_program.hpp"
 
 // What a machine is measured with: step programs whose instructions are timed where they run.

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "planner/calibrate/probes.hpp"
-#include "planner/describe/calibration.hpp"
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/calibration.hpp"
+#include "planner/describe/machine/cluster.hpp"
 
 // From measured seconds to the tables of a machine's description.
 namespace zeroplan::calibrate {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "planner/describe/cluster.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/machine/cluster.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/program/step_program.hpp"
 
 // How long one kernel takes on a device: a roofline of matrix units and memory, with what keeps kernels below

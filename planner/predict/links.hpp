@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "planner/program/step_program.hpp"
 #include "planner/units.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "planner/describe/calibration.hpp"
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/calibration.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "planner/program/step_program.hpp"
 
 // Times of kernels from what `zeroplan calibrate` measured on the machine.

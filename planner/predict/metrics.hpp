@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/work.hpp"
 
 // What a training run is asked for in the end: tokens per second, FLOP/s, how much of the machine's peak that

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/predict/metrics.hpp"
 #include "planner/predict/time.hpp"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "planner/instructions/table.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/time.hpp"

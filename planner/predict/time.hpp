@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/program/step_program.hpp"
 

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "planner/predict/kernels.hpp"
 
 // A step as a list of what runs when, instruction by instruction: the same rules as read_time (schedule.hpp),

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "planner/describe/model.hpp"
+#include "planner/describe/model/model.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace zeroplan::program {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace zeroplan::program {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/program/builder.hpp"
 #include "planner/program/parameters.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/describe/model.hpp"
+#include "planner/describe/model/model.hpp"
 #include "planner/units.hpp"
 
 namespace zeroplan::program {

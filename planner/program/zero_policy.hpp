@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/program/builder.hpp"
 #include "planner/program/unit.hpp"
 

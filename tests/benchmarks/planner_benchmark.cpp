@@ -1,7 +1,7 @@
 #include <benchmark/benchmark.h>
 
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/predict/prediction.hpp"

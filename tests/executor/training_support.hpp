@@ -10,8 +10,8 @@
 
 #include "executor/communicator/threads/thread_communicator.hpp"
 #include "executor/rank.hpp"
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 
 // Whole training steps of small models with ranks as threads.
 namespace zeroplan::executor::test {

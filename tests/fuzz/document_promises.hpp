@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "planner/describe/document.hpp"
+#include "planner/describe/text/document.hpp"
 #include "tests/fuzz/refusal.hpp"
 
 namespace zeroplan::fuzz {

@@ -1,5 +1,5 @@
-#include "planner/describe/engine.hpp"
-#include "planner/describe/optimizer.hpp"
+#include "planner/describe/plan/engine.hpp"
+#include "planner/describe/plan/optimizer.hpp"
 #include "tests/fuzz/refusal.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

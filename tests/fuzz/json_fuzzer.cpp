@@ -1,4 +1,4 @@
-#include "planner/describe/document.hpp"
+#include "planner/describe/text/document.hpp"
 #include "tests/fuzz/document_promises.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,4 @@
-#include "planner/describe/plan.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "tests/fuzz/refusal.hpp"
 
 // Every reader of plan files, and the resolution of what they read: a plan or a refusal.

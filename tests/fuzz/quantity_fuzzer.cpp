@@ -2,7 +2,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "planner/describe/quantity.hpp"
+#include "planner/describe/text/quantity.hpp"
 #include "tests/fuzz/refusal.hpp"
 
 namespace {

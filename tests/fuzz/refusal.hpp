@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "planner/describe/document.hpp"
+#include "planner/describe/text/document.hpp"
 #include "planner/error.hpp"
 
 // What every reader promises about bad input, whatever the bytes: a ConfigurationError with one line for each

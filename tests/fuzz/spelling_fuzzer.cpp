@@ -1,4 +1,4 @@
-#include "planner/describe/model.hpp"
+#include "planner/describe/model/model.hpp"
 #include "tests/fuzz/refusal.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "tests/describe/plan_support.hpp"
+#include "tests/describe/plan/plan_support.hpp"
 #include "tests/support/predicted.hpp"
 #include "tests/support/reference.hpp"
 

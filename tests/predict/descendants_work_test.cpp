@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "tests/support/predicted.hpp"
 #include "tests/support/reference.hpp"
 

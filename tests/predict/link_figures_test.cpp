@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "planner/describe/cluster.hpp"
+#include "planner/describe/machine/cluster.hpp"
 #include "planner/predict/links.hpp"
 
 // What a user's file says about the links of a machine decides how long its collectives take, whatever was

@@ -8,7 +8,7 @@
 
 #include "planner/accuracy/modelled_run.hpp"
 #include "tests/accuracy/published_runs.hpp"
-#include "tests/describe/csv_table.hpp"
+#include "tests/describe/text/csv_table.hpp"
 #include "tests/support/predicted.hpp"
 #include "tests/support/reference.hpp"
 

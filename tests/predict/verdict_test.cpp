@@ -118,7 +118,7 @@ TEST_CASE("what an engine says of GPUs is marked where it has not run on one") {
   CHECK(conditions("native", "cpu").empty());
 }
 
-// findings/user.md, W3; see also tests/describe/cluster_test.cpp.
+// findings/user.md, W3; see also tests/describe/machine/cluster_test.cpp.
 // 64 H100 over nodes of eight cannot be as fast as 64 on one switch; a device without a shipped node has no
 // network, so it has no time over nodes.
 TEST_CASE("a device alone is as fast as its usual nodes, and has no time over nodes that nobody described") {

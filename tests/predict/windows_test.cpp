@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "planner/describe/cluster.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/machine/cluster.hpp"
+#include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/support/plans.hpp"

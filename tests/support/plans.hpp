@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 
 namespace zeroplan::test {
 

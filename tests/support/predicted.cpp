@@ -1,6 +1,6 @@
 #include "tests/support/predicted.hpp"
 
-#include "tests/describe/plan_support.hpp"
+#include "tests/describe/plan/plan_support.hpp"
 
 namespace zeroplan::test {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/document.hpp"
+#include "planner/describe/text/document.hpp"
 
 // Rows of tests/reference/*.yaml, so that no figure of a paper is copied by hand into a test.
 namespace zeroplan::test {

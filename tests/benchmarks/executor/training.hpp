@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "executor/rank.hpp"
-#include "planner/describe/model.hpp"
-#include "planner/describe/plan.hpp"
+#include "planner/describe/model/model.hpp"
+#include "planner/describe/plan/plan.hpp"
 
 namespace zeroplan::benchmarks {
 

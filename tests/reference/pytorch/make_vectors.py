@@ -11,7 +11,7 @@ the whole tolerance of the test is left to the code that is tested. (PyTorch in 
 a tensor's largest gradient on these models.)
 
 Weights and tokens are drawn by `draw`, which the test repeats, and are exact in fp32. Names, shapes {outputs, inputs}
-and the order of a tensor's elements are zeroplan's (planner/describe/parameters.cpp).
+and the order of a tensor's elements are zeroplan's (planner/describe/model/parameters.cpp).
 
 MODEL.gradients.txt    loss, gradient norm and every gradient of the first step
 MODEL.training.txt     of gpt and llama only: losses and gradient norms of 4 steps with clipping and AdamW, and weights after 3 of them: of layer
