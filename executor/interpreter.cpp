@@ -38,13 +38,8 @@ class Drained {
 }  // namespace
 
 Interpreter::Interpreter(const program::StepProgram& program, Device& device, Arena& arena,
-                         Communicator* data_parallel, Communicator* tensor_parallel)
-    : program_(program),
-      device_(device),
-      arena_(arena),
-      data_parallel_(data_parallel),
-      tensor_parallel_(tensor_parallel),
-      decay_mask_(program) {
+                         std::vector<Communicator*> groups)
+    : program_(program), device_(device), arena_(arena), groups_(std::move(groups)), decay_mask_(program) {
   clear_profile();
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instruction& instruction = program.code[i];
@@ -57,8 +52,7 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
     if (program.buffers[b].name == "scalars") scalars_ = static_cast<BufferId>(b);
   }
   overlaps_ = true;
-  for (Communicator* group : {data_parallel_, tensor_parallel_}) {
-    if (group == nullptr) continue;
+  for (Communicator* group : groups_) {
     overlaps_ = overlaps_ && group->runs_beside();
     group->set_activity([this] { return position_text(); });
   }
@@ -69,9 +63,7 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
 
 // What is said of this rank later is where it was last.
 Interpreter::~Interpreter() {
-  for (Communicator* group : {data_parallel_, tensor_parallel_}) {
-    if (group != nullptr) group->set_activity([text = position_text()] { return text; });
-  }
+  for (Communicator* group : groups_) group->set_activity([text = position_text()] { return text; });
 }
 
 void Interpreter::clear_profile() {
@@ -79,9 +71,7 @@ void Interpreter::clear_profile() {
   profile_.of_instruction.resize(program_.code.size());
 }
 
-void Interpreter::clear_calls(program::Group group) {
-  profile_.collectives[static_cast<std::size_t>(group)].clear();
-}
+void Interpreter::clear_calls(program::GroupId group) { profile_.collectives[group].clear(); }
 
 void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
 
@@ -220,9 +210,9 @@ void Interpreter::add_time(std::size_t index, double seconds) {
   Profile::Time& time = profile_.of_instruction[index];
   ++time.calls;
   time.seconds += seconds;
-  const program::Group group = program_.code[index].group;
-  if (group == program::Group::none) return;
-  profile_.collectives[static_cast<std::size_t>(group)].push_back({index, static_cast<float>(seconds)});
+  const program::GroupId group = program_.code[index].group;
+  if (group == program::kNoGroup) return;
+  profile_.collectives[group].push_back({index, static_cast<float>(seconds)});
 }
 
 std::uint64_t Interpreter::packed(std::size_t instruction, Registers registers) const {
@@ -261,13 +251,7 @@ void Interpreter::memory(const Instruction& instruction, std::int64_t layer) {
 }
 
 std::function<void()> Interpreter::collective(const Instruction& instruction, std::int64_t layer) const {
-  Communicator* const group =
-      instruction.group == program::Group::data_parallel ? data_parallel_ : tensor_parallel_;
-  if (group == nullptr) {
-    throw CommunicationError(fmt::format("{} over {} ranks without a communicator",
-                                         program::name_of(instruction.op),
-                                         program::name_of(instruction.group)));
-  }
+  Communicator* const group = groups_[instruction.group];
   Tensor whole = operand(instruction, program::whole_operand(instruction.op), layer);
   whole.elements = instruction.dims[0];
   switch (instruction.op) {
@@ -295,7 +279,7 @@ Kernel Interpreter::kernel(const Instruction& instruction, Registers registers,
   kernel.extra = instruction.extra;
   kernel.iteration = registers.iteration;
   kernel.layer = registers.layer;
-  kernel.counts_replicated = program_.tensor_parallel.rank == 0;
+  kernel.counts_replicated = program_.speaks_for_replicated();
   kernel.dims = instruction.dims;
   for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
     kernel.operands[i] = operand(instruction, i, registers.layer);

@@ -37,22 +37,23 @@ struct Profile {
     float seconds = 0;
   };
   std::vector<Time> of_instruction;  // by index into StepProgram::code
-  // By group, in the order they were made, since the last clear_calls(): the same on every rank of the group.
-  std::array<std::vector<Call>, program::kGroups> collectives;
+  // By index into StepProgram::groups, in the order they were made, since the last clear_calls(): the same on every
+  // rank of the group.
+  std::array<std::vector<Call>, program::kMostGroups> collectives;
   // How long the kernels waited for collectives: those on their stream, and what they waited for of those beside them.
   double waited_for_traffic_seconds = 0;
   Bytes to_host_bytes = 0, to_device_bytes = 0;
 };
 
 // Walks a step program and issues it to the device's streams, with the waits that are in the program. It knows nothing
-// of ZeRO: stages, partitions and copies are already instructions. Groups of one rank may be nullptr.
+// of ZeRO: stages, partitions and copies are already instructions. `groups`: as StepProgram::groups.
 //
 // Streams run beside each other where every group can (Communicator::runs_beside) and nothing is observed
 // (Arena::observing); else each instruction ends before the next begins. The results are the same bits.
 class Interpreter {
  public:
-  Interpreter(const program::StepProgram& program, Device& device, Arena& arena, Communicator* data_parallel,
-              Communicator* tensor_parallel);
+  Interpreter(const program::StepProgram& program, Device& device, Arena& arena,
+              std::vector<Communicator*> groups);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
@@ -65,7 +66,7 @@ class Interpreter {
   const Profile& profile() const { return profile_; }
   void clear_profile();
   // Forgets the single calls of a group's collectives; their sums stay.
-  void clear_calls(program::Group group);
+  void clear_calls(program::GroupId group);
 
   // Where the program is, or where it failed first. Any thread may ask, at any time.
   program::Position position() const;
@@ -107,8 +108,7 @@ class Interpreter {
   const program::StepProgram& program_;
   Device& device_;
   Arena& arena_;
-  Communicator* data_parallel_;
-  Communicator* tensor_parallel_;
+  std::vector<Communicator*> groups_;
   DecayMask decay_mask_;
   std::size_t first_after_setup_ = 0;
   program::BufferId scalars_ = program::kNoBuffer;

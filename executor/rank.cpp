@@ -6,9 +6,21 @@ namespace zeroplan::executor {
 
 namespace {
 
-std::unique_ptr<Communicator> split_off(Communicator& world, std::int64_t color, std::int64_t key) {
-  std::unique_ptr<Communicator> group = world.split(color, key);
-  return group->size() > 1 ? std::move(group) : nullptr;
+std::vector<std::unique_ptr<Communicator>> split_off(Communicator& world,
+                                                     const program::StepProgram& program) {
+  std::vector<std::unique_ptr<Communicator>> groups;
+  groups.reserve(program.groups.size());
+  for (const program::Group& group : program.groups) {
+    groups.push_back(world.split(group.first_of(world.rank()), group.rank));
+  }
+  return groups;
+}
+
+std::vector<Communicator*> pointers_to(const std::vector<std::unique_ptr<Communicator>>& groups) {
+  std::vector<Communicator*> pointers;
+  pointers.reserve(groups.size());
+  for (const auto& group : groups) pointers.push_back(group.get());
+  return pointers;
 }
 
 }  // namespace
@@ -20,10 +32,9 @@ program::RankPosition position_of(std::int64_t world_rank, std::int64_t tensor_p
 Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, Communicator& world)
     : program_(std::move(program)),
       device_(std::move(device)),
-      data_parallel_(split_off(world, program_.tensor_parallel.rank, program_.data_parallel.rank)),
-      tensor_parallel_(split_off(world, program_.data_parallel.rank, program_.tensor_parallel.rank)),
+      groups_(split_off(world, program_)),
       arena_(*device_, program_, size),
-      interpreter_(program_, *device_, arena_, data_parallel_.get(), tensor_parallel_.get()) {
+      interpreter_(program_, *device_, arena_, pointers_to(groups_)) {
   interpreter_.setup();
   clear_states(program_, interpreter_);
 }

@@ -23,7 +23,6 @@ namespace zeroplan::executor {
 namespace {
 
 using program::CollectiveCount;
-using program::Group;
 using program::Measurement;
 using program::RankMeasurement;
 using program::StepMeasurement;
@@ -83,33 +82,21 @@ class Heartbeat {
   std::jthread thread_;
 };
 
-using Counts = std::array<std::array<CollectiveCount, program::kCollectives>, program::kGroups>;
-
-void add_counts(Counts& counts, Group group, const Communicator* communicator, std::int64_t sign) {
-  if (communicator == nullptr) return;
-  for (const Ledger::Total& total : communicator->ledger().totals) {
-    CollectiveCount& count =
-        counts[static_cast<std::size_t>(group)][program::collective_index(total.collective)];
+void add_counts(RankMeasurement& measurement, std::size_t group, const Communicator& communicator,
+                std::int64_t sign) {
+  for (const Ledger::Total& total : communicator.ledger().totals) {
+    CollectiveCount& count = measurement.collectives[group][program::collective_index(total.collective)];
     count.calls += sign * total.calls;
     count.bytes += sign * total.bytes;
   }
-}
-
-void add_moved(RankMeasurement& measurement, Group group, const Communicator* communicator,
-               std::int64_t sign) {
-  if (communicator == nullptr) return;
-  std::array<Bytes, program::kCollectives>& moved = measurement.moved[static_cast<std::size_t>(group)];
   for (const program::Op op : program::kCollectiveOps) {
-    moved[program::collective_index(op)] += sign * communicator->moved().of(op);
+    measurement.moved[group][program::collective_index(op)] += sign * communicator.moved().of(op);
   }
 }
 
 // What the ledgers and the device have counted so far, with a sign: two calls around a step leave its part.
 void add_totals(RankMeasurement& measurement, Rank& rank, int sign) {
-  add_counts(measurement.collectives, Group::data_parallel, rank.data_parallel(), sign);
-  add_counts(measurement.collectives, Group::tensor_parallel, rank.tensor_parallel(), sign);
-  add_moved(measurement, Group::data_parallel, rank.data_parallel(), sign);
-  add_moved(measurement, Group::tensor_parallel, rank.tensor_parallel(), sign);
+  for (std::size_t i = 0; i < rank.groups().size(); ++i) add_counts(measurement, i, *rank.groups()[i], sign);
   measurement.product_flops += sign * rank.device().product_flops();
   measurement.to_host_bytes += sign * rank.interpreter().profile().to_host_bytes;
   measurement.to_device_bytes += sign * rank.interpreter().profile().to_device_bytes;
@@ -161,11 +148,12 @@ std::vector<program::InstructionTime> times_of(const program::StepProgram& step,
     const Profile::Time& time = profile.of_instruction[i];
     if (time.calls == 0) continue;
     const program::Instruction& instruction = step.code[i];
+    const std::optional<program::GroupKind> group = step.kind_of(instruction);
     auto same = std::find_if(times.begin(), times.end(), [&](const program::InstructionTime& t) {
-      return t.op == instruction.op && t.group == instruction.group;
+      return t.op == instruction.op && t.group == group;
     });
     if (same == times.end()) {
-      same = times.insert(same, {.op = instruction.op, .group = instruction.group});
+      same = times.insert(same, {.op = instruction.op, .group = group});
     }
     same->calls += time.calls;
     same->seconds += time.seconds;

@@ -2,21 +2,19 @@
 
 namespace zeroplan::executor {
 
-using program::Group;
-
 namespace {
 
 // Adds how long this rank waited in each instruction. The rank of a group that is in a call shortest came
 // last and waited for none; what the others took beyond it was waiting. Every rank of the group must call it.
 void add_waiting(std::vector<double>& of_instruction, const std::vector<Profile::Call>& calls,
-                 Communicator* group) {
-  if (group == nullptr || calls.empty()) return;
+                 Communicator& group) {
+  if (calls.empty()) return;
   std::vector<float> least;  // negated, as there is a maximum only
   least.reserve(calls.size());
   for (const Profile::Call& call : calls) least.push_back(-call.seconds);
-  group->all_reduce({reinterpret_cast<std::byte*>(least.data()), program::DataType::fp32,
-                     static_cast<Elements>(least.size())},
-                    Reduction::maximum);
+  group.all_reduce({reinterpret_cast<std::byte*>(least.data()), program::DataType::fp32,
+                    static_cast<Elements>(least.size())},
+                   Reduction::maximum);
   for (std::size_t i = 0; i < calls.size(); ++i) {
     of_instruction[calls[i].instruction] += static_cast<double>(calls[i].seconds + least[i]);
   }
@@ -25,14 +23,12 @@ void add_waiting(std::vector<double>& of_instruction, const std::vector<Profile:
 }  // namespace
 
 void add_waiting(std::vector<double>& of_instruction, Rank& rank, std::size_t calls) {
-  const auto add = [&](Group group, Communicator* ranks) {
-    const auto& noted = rank.interpreter().profile().collectives[static_cast<std::size_t>(group)];
-    if (noted.size() < calls) return;
-    add_waiting(of_instruction, noted, ranks);
-    rank.interpreter().clear_calls(group);
-  };
-  add(Group::data_parallel, rank.data_parallel());
-  add(Group::tensor_parallel, rank.tensor_parallel());
+  for (std::size_t group = 0; group < rank.groups().size(); ++group) {
+    const auto& noted = rank.interpreter().profile().collectives[group];
+    if (noted.size() < calls) continue;
+    add_waiting(of_instruction, noted, *rank.groups()[group]);
+    rank.interpreter().clear_calls(static_cast<program::GroupId>(group));
+  }
 }
 
 std::vector<double> measure_waiting(Rank& rank) {

@@ -9,7 +9,7 @@ Embedding::Embedding(Builder& builder, ZeroPolicy& zero, const Shapes& shapes, c
   if (const LocalTensor* token = unit.find("embedding.token")) {
     width_ = token->inputs;
     rows_ = token->outputs;
-    first_row_ = rows_ * builder.program().tensor_parallel.rank;
+    first_row_ = rows_ * builder.tensor_rank();
     table_ = builder.view("table", unit.weights, token->offset, token->elements());
     table_gradient_ = builder.view("table_gradient", unit.weight_gradients, token->offset, token->elements());
   }
@@ -99,7 +99,7 @@ void Embedding::project_backward(const MicroBatch& batch, Operand gradient) {
   }
   builder_.acquire(at(narrow_gradient_));
   zero_.acquire_weights(unit_);
-  zero_.gather(unit_);
+  zero_.gather(unit_, 0, ZeroPolicy::Pass::backward);
   const Operand narrowed = narrow_gradient_ != kNoBuffer ? at(narrow_gradient_) : at(narrow_);
   emit_weight_gradient(builder_, projection_, shapes_.tokens, gradient, at(narrow_));
   emit_input_gradient(builder_, projection_, shapes_.tokens, gradient, narrowed);
@@ -124,7 +124,7 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, con
     logits_linear_.outputs = builder[embedding.table()].elements / embedding.width();
   }
   projection_ = parameters.linear({{"head.projection.weight", {}}});
-  first_column_ = logits_linear_.outputs * builder.program().tensor_parallel.rank;
+  first_column_ = logits_linear_.outputs * builder.tensor_rank();
   vocabulary_columns_ =
       std::clamp<std::int64_t>(model.output_rows() - first_column_, 0, logits_linear_.outputs);
   const std::int64_t tokens = shapes.tokens;
@@ -179,9 +179,9 @@ void Head::forward(const MicroBatch& batch, Operand in) {
   emit_linear(builder_, logits_linear_, tokens, at(projected_ != kNoBuffer ? projected_ : normed_),
               at(logits_));
   emit_cross_entropy(Op::cross_entropy_maximum, {at(logits_), at(maximum_)});
-  builder_.collective(Op::all_reduce, Group::tensor_parallel, tokens, {at(maximum_)}, kMaximum);
+  builder_.tensor_collective(Op::all_reduce, tokens, {at(maximum_)}, kMaximum);
   emit_cross_entropy(Op::cross_entropy_exponent, {at(logits_), at(batch.targets), at(maximum_), at(sums_)});
-  builder_.collective(Op::all_reduce, Group::tensor_parallel, 2 * tokens, {at(sums_)});
+  builder_.tensor_collective(Op::all_reduce, 2 * tokens, {at(sums_)});
   builder_.emit(Op::cross_entropy_loss, {tokens}, {at(maximum_), at(sums_), at(batch.scalars)});
 }
 

@@ -102,7 +102,7 @@ void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand oper
 
 void emit_tensor_all_reduce(Builder& builder, const Shapes& shapes, Operand operand, std::int64_t width,
                             Stream stream) {
-  builder.collective(Op::all_reduce, Group::tensor_parallel, shapes.tokens * width, {operand}, 0, stream);
+  builder.tensor_collective(Op::all_reduce, shapes.tokens * width, {operand}, 0, stream);
 }
 
 }  // namespace zeroplan::program
