@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "planner/program/approximations.hpp"
-#include "planner/program/ends.hpp"
+#include "planner/program/head.hpp"
 #include "planner/program/known_orders.hpp"
 #include "planner/program/layer_stack.hpp"
 #include "planner/program/zero_policy.hpp"
