@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
+#include "planner/accuracy/mentions.hpp"
 #include "planner/accuracy/modelled_run.hpp"
-#include "planner/accuracy/words.hpp"
+#include "planner/describe/machine/hardware_reader.hpp"
 
 namespace zeroplan::accuracy {
 namespace {
@@ -16,42 +16,7 @@ using describe::Node;
 
 constexpr std::string_view kOmniPath = "Omni-Path";
 
-// A GPU of the file of runs, and the presets it stands for. `per_node`: of nodes with that many; the first
-// entry of a GPU is taken where none has. `network`: only where the run's has it.
-struct Gpu {
-  std::string_view family;
-  double memory_gb;
-  std::int64_t per_node;
-  std::string_view preset;
-  std::string_view network = {};
-};
-constexpr std::array kGpus{Gpu{"V100", 32, 8, "p3dn"},
-                           Gpu{"V100", 32, 16, "dgx2"},
-                           Gpu{"V100", 16, 8, "dgx1"},
-                           Gpu{"A100", 80, 8, "dgx-a100"},
-                           Gpu{"A100", 40, 8, "p4d"},
-                           Gpu{"H100", 80, 8, "dgx-h100"},
-                           Gpu{"H200", 141, 8, "p5en"},
-                           Gpu{"B200", 180, 8, "p6-b200"},
-                           Gpu{"RTX 3090", 24, 1, "rtx-3090"},
-                           Gpu{"RTX 4090", 24, 1, "rtx-4090"},
-                           Gpu{"V100", 32, 4, "jean-zay-v100", kOmniPath}};
-constexpr std::array kPcieGpus{Gpu{"A100", 80, 8, "a100-pcie-80gb"}, Gpu{"A100", 40, 8, "a100-pcie-40gb"},
-                               Gpu{"H100", 80, 8, "h100-pcie"}};
-
 bool is_pcie(const Run& run) { return mentions(run.gpu_type, "PCIe") || mentions(run.interconnect, "PCIe"); }
-
-template <std::size_t n>
-const Gpu* find_gpu(const Run& run, const std::array<Gpu, n>& list) {
-  const Gpu* found = nullptr;
-  for (const Gpu& gpu : list) {
-    if (gpu.family != run.gpu_family || gpu.memory_gb != run.gpu_memory_gb.value_or(gpu.memory_gb)) continue;
-    if (!gpu.network.empty() && !mentions(run.interconnect, gpu.network)) continue;
-    if (gpu.per_node == run.gpus_per_node.value_or(gpu.per_node)) return &gpu;
-    if (found == nullptr) found = &gpu;
-  }
-  return found;
-}
 
 // What the words of a network say of one node.
 struct Network {
@@ -110,8 +75,19 @@ std::optional<Network> network_of(const Run& run) {
   return std::nullopt;
 }
 
-// A node for which there is no preset: what is known of its GPU and what the file says.
-Node plain_node(const Run& run, const Cluster& cluster) {
+}  // namespace
+
+std::string hardware_of(const Run& run) {
+  if (!run.hardware.empty()) return run.hardware;
+  if (run.gpu_type.empty() && run.gpu_family.empty()) throw NotModelled{"GPU not stated"};
+  for (const std::string& name : {run.gpu_type, gpu_label(run), run.gpu_family}) {
+    const describe::EmbeddedFile* preset = describe::find_preset(name, describe::HardwareName::Kind::device);
+    if (preset != nullptr) return std::string(preset->name);
+  }
+  throw NotModelled{"no hardware preset for " + gpu_label(run)};
+}
+
+Node plain_node(const Run& run, const Cluster& cluster, const Cluster& preset) {
   Node node;
   node.name = gpu_label(run);
   node.title = run.gpu_type;
@@ -123,24 +99,13 @@ Node plain_node(const Run& run, const Cluster& cluster) {
     node.fabric = Fabric::pcie;
     node.link_gbytes_per_s_per_device = cluster.device.pcie_gbytes_per_s;
   } else {
-    node.fabric = run.gpu_family == "V100" && node.devices <= 8 ? Fabric::cube_mesh : Fabric::nvswitch;
+    node.fabric = preset.node ? preset.node->fabric : Fabric::nvswitch;
   }
   return node;
 }
 
-}  // namespace
-
-std::string hardware_of(const Run& run) {
-  if (run.gpu_family.empty()) throw NotModelled{"GPU not stated"};
-  if (run.gpu_family == "mixed") throw NotModelled{"a mixture of GPUs"};
-  const Gpu* gpu = is_pcie(run) ? find_gpu(run, kPcieGpus) : nullptr;
-  if (gpu == nullptr) gpu = find_gpu(run, kGpus);
-  if (gpu == nullptr) throw NotModelled{"no hardware preset for " + gpu_label(run)};
-  return std::string(gpu->preset);
-}
-
 void apply_interconnect(const Run& run, Cluster& cluster) {
-  if (!cluster.node) cluster.node = plain_node(run, cluster);
+  if (!cluster.node) return;
   const std::optional<Network> network = network_of(run);
   if (!network) return;
   Node& node = *cluster.node;
