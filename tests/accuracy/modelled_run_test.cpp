@@ -90,13 +90,14 @@ TEST_CASE("the engine of a run is what its column says, else the default of fit"
   CHECK(modelled(test::measured_run("deepspeed-tutorial-003")).plan.engine.name == "megatron-v1");
   CHECK(modelled(test::measured_run("bigscience-tr3m-1B3-001")).plan.engine.name == "megatron");
   Run run = plain_run();
-  run.engine = "fsdp2";
-  CHECK(modelled(run).plan.engine.name == "fsdp2");
+  run.engine = "pytorch";
+  CHECK(modelled(run).plan.engine.name == "pytorch");
   run.engine.reset();
   CHECK(modelled(run).plan.engine.name == "deepspeed");
 }
 
-TEST_CASE("overlap, dropout and partitioned activations are what their columns say, else the plan's defaults") {
+TEST_CASE(
+    "overlap, dropout and partitioned activations are what their columns say, else the plan's defaults") {
   Run run = plain_run();
   run.dropout = true;
   run.overlap = false;
@@ -122,6 +123,7 @@ TEST_CASE("a machine that no column names is told by its GPU") {
 }
 
 TEST_CASE("a run of a framework that is not modelled says so and is not planned as another") {
+  CHECK(modelled(test::measured_run("internevo-tgs-001")).plan.engine.name == "internevo");
   CHECK(reason(test::measured_run("llm.c-001")) == "a framework that no engine describes: llm.c");
   Run run = plain_run();
   run.not_scored = "mine";
@@ -184,9 +186,8 @@ TEST_CASE("what cannot be modelled says why") {
   CHECK(changed([](Run& run) { run.pipeline_parallel = 2; }) == "pipeline parallelism");
   CHECK(changed([](Run& run) { run.context_parallel = 2; }) == "context parallelism");
   CHECK(changed([](Run& run) { run.expert_parallel = 2; }) == "expert parallelism");
-  CHECK(changed([](Run& run) {
-          run.hardware.clear(), run.gpu_type = "ours", run.gpu_family = "GH200";
-        }) == "no hardware preset for GH200-32GB");
+  CHECK(changed([](Run& run) { run.hardware.clear(), run.gpu_type = "ours", run.gpu_family = "GH200"; }) ==
+        "no hardware preset for GH200-32GB");
   CHECK(changed([](Run& run) { run.hardware.clear(), run.gpu_type.clear(), run.gpu_family.clear(); }) ==
         "GPU not stated");
   CHECK(changed([](Run& run) { run.precision = "FP8-CS"; }) == "fp8 or fp4 products");

@@ -16,6 +16,7 @@
 #include "planner/accuracy/modelled_run.hpp"
 #include "planner/accuracy/pace.hpp"
 #include "planner/accuracy/run.hpp"
+#include "planner/accuracy/statistics.hpp"
 #include "planner/program/compile.hpp"
 
 // Fits the constants of pace (planner/accuracy/pace.yaml) to all modelled rows of files of runs, by least squares with
@@ -59,16 +60,6 @@ void add_runs(const char* path, std::vector<FittedRun>& fitted) {
 }
 
 using Runs = std::vector<const FittedRun*>;
-using Seconds = std::vector<double>;  // of each run; 0 where it is not known
-
-Seconds seconds_of(const Runs& runs, const Values& values) {
-  Seconds seconds;
-  seconds.reserve(runs.size());
-  for (const FittedRun* run : runs)
-    seconds.push_back(accuracy::step_seconds(run->modelled, run->program, values));
-  return seconds;
-}
-
 // Least squares over the logarithms of the constants that some run depends on.
 class Problem : public Eigen::DenseFunctor<double> {
  public:
@@ -135,23 +126,13 @@ class Problem : public Eigen::DenseFunctor<double> {
   ValueType weights_;
 };
 
-struct SourceErrors {
-  double relative = 0, signed_relative = 0;  // sums
-  double runs = 0;
-};
-using Errors = std::map<std::string, SourceErrors>;
+using Errors = std::map<std::string, std::vector<double>>;  // by source, relative
 
-Errors errors_of(const Runs& runs, const Seconds& seconds) {
-  Errors errors;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (seconds[i] <= 0) continue;
-    const double error = seconds[i] / runs[i]->measured_seconds - 1;
-    SourceErrors& source = errors[runs[i]->source];
-    source.relative += std::abs(error);
-    source.signed_relative += error;
-    ++source.runs;
+void add_errors(const Runs& runs, const Values& values, Errors& errors) {
+  for (const FittedRun* run : runs) {
+    const double seconds = accuracy::step_seconds(run->modelled, run->program, values);
+    if (seconds > 0) errors[run->source].push_back(seconds / run->measured_seconds - 1);
   }
-  return errors;
 }
 
 // The best of several starts: times have kinks, where another tile is taken or another stream is the last.
@@ -185,19 +166,17 @@ Values fit(const Runs& runs) {
   return best_values;
 }
 
-void add(Errors& errors, const Errors& more) {
-  for (const auto& [name, source] : more) {
-    SourceErrors& sum = errors[name];
-    sum.relative += source.relative;
-    sum.signed_relative += source.signed_relative;
-    sum.runs += source.runs;
-  }
-}
-
-void show(const char* what, const Errors& errors) {
+void show(const char* what, Errors errors) {
+  std::vector<double> all;
+  for (const auto& [name, source] : errors) all.insert(all.end(), source.begin(), source.end());
+  errors["all"] = all;
   for (const auto& [name, source] : errors) {
-    fmt::print("{:<12}{:<22}{:>4} runs, mean absolute error {:5.1f} %, bias {:+6.1f} %\n", what, name,
-               source.runs, 100 * source.relative / source.runs, 100 * source.signed_relative / source.runs);
+    const accuracy::ErrorStatistics statistics = accuracy::error_statistics(source);
+    fmt::print(
+        "{:<12}{:<22}{:>4} runs, error: median {:5.1f}, mean {:5.1f}, 90 % within {:5.1f} %, bias {:+6.1f} "
+        "%\n",
+        what, name, statistics.runs, 100 * statistics.median, 100 * statistics.mean,
+        100 * statistics.percentile_90, 100 * statistics.bias);
   }
 }
 
@@ -211,10 +190,11 @@ int main(int argc, char** argv) {
   }
   std::vector<FittedRun> runs;
   for (int i = 1; i < argc; ++i) add_runs(argv[i], runs);
-  Runs all;
+  Runs all, evidence;
   std::array<Runs, accuracy::kFolds> in_fold, others;
   for (const FittedRun& run : runs) {
     all.push_back(&run);
+    if (run.is_evidence) evidence.push_back(&run);
     // What is no evidence is in no fold: it may be fitted to, and nothing is claimed of it.
     const std::size_t fold = run.is_evidence ? accuracy::fold_of(run.modelled) : accuracy::kFolds;
     for (std::size_t k = 0; k < accuracy::kFolds; ++k) (k == fold ? in_fold[k] : others[k]).push_back(&run);
@@ -228,13 +208,15 @@ int main(int argc, char** argv) {
                                         : fmt::format("{}", fmt::join(constant.engines, ", ")),
                constant.name, values[c]);
   }
-  show("in sample", errors_of(all, seconds_of(all, values)));
+  Errors in_sample;
+  add_errors(evidence, values, in_sample);
+  show("in sample", in_sample);
   Errors held_out;
   for (std::size_t fold = 0; fold < accuracy::kFolds; ++fold) {
     const Values without = fit(others[fold]);
     fmt::print("without fold {}, {} of {} rows: {{{:.3g}}}\n", fold, others[fold].size(), all.size(),
                fmt::join(without, ", "));
-    add(held_out, errors_of(in_fold[fold], seconds_of(in_fold[fold], without)));
+    add_errors(in_fold[fold], without, held_out);
   }
   show("held out", held_out);
 }

@@ -89,7 +89,7 @@ def engine_of(row):
     if has(sharding, "FSDP"):
         return "fsdp2", "" if has(sharding, "FSDP2") else "FSDP is described once, as FSDP2"
     if row["source"] == "internevo-tgs":
-        return "pytorch", "InternEvo runs on PyTorch and has no engine of its own"
+        return "internevo", ""
     if has(sharding, "DDP") or not sharding:
         return "pytorch", ""
     return "", ""

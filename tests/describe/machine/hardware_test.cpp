@@ -277,7 +277,8 @@ TEST_CASE(
     "every figure of every shipped file names its source, and names nothing that only its authors have") {
   std::size_t files = 0;
   std::size_t figures = 0;
-  for (const auto& file : std::filesystem::recursive_directory_iterator(ZEROPLAN_SOURCE "/hardware_profiles")) {
+  for (const auto& file :
+       std::filesystem::recursive_directory_iterator(ZEROPLAN_SOURCE "/hardware_profiles")) {
     if (!file.is_regular_file()) continue;
     ++files;
     CAPTURE(file.path().string());
