@@ -49,7 +49,7 @@ std::variant<ModelledRun, NotModelled> model_run(const Run& run) {
     const describe::Cluster preset = preset_of(run);
     const describe::Model model = model_of(run);
     describe::ResolvedPlan resolved = resolve(run, std::move(options), model, preset);
-    apply_interconnect(run, resolved.cluster);
+    apply_network(run, resolved.cluster);
     return ModelledRun{model, std::move(resolved.plan), std::move(resolved.cluster),
                        run.gpu_memory_gb.has_value()};
   } catch (const NotModelled& reason) {

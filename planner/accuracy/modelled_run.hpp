@@ -33,8 +33,8 @@ describe::PlanOptions plan_options_of(const Run& run);
 std::string hardware_of(const Run& run);  // a preset's name
 // A node that is of another size than the preset's: the GPU's own links, wired as in the preset.
 describe::Node plain_node(const Run& run, const describe::Cluster& cluster, const describe::Cluster& preset);
-// Puts what the run says of its node and network over what the preset says.
-void apply_interconnect(const Run& run, describe::Cluster& cluster);
+// Puts what the run says of its network over what the preset says.
+void apply_network(const Run& run, describe::Cluster& cluster);
 
 // "A100-80GB"; "unknown" where no GPU is stated.
 std::string gpu_label(const Run& run);

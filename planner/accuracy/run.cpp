@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "planner/accuracy/csv.hpp"
-#include "planner/accuracy/mentions.hpp"
 #include "planner/describe/machine/hardware_reader.hpp"
 #include "planner/describe/plan/engine.hpp"
 #include "planner/error.hpp"
@@ -21,6 +20,7 @@ namespace zeroplan::accuracy {
 namespace {
 
 constexpr std::int64_t kLargestCount = 1'000'000'000;
+constexpr std::int64_t kMostNics = 1024;
 
 constexpr std::array kMemoryKinds{MemoryKind::allocated, MemoryKind::active, MemoryKind::reserved,
                                   MemoryKind::nvidia_smi, MemoryKind::unspecified};
@@ -216,6 +216,9 @@ void read_layout(RowReader& row, Run& run) {
   run.expert_parallel = row.count("ep");
   run.zero_stage = row.count("zero_stage", 0, 3);
   if (row.has("shard_ranks")) run.shard_ranks = row.count("shard_ranks");
+  run.pcie = row.optional_answer("pcie");
+  if (row.has("nics")) run.nics = row.count("nics", 1, kMostNics);
+  if (row.has("node_gbits_per_s")) run.node_gbits_per_s = row.positive("node_gbits_per_s");
   run.micro_batch = row.count("micro_batch");
   run.global_batch = row.count("global_batch");
   run.gradient_accumulation = row.count("grad_accum");
@@ -224,12 +227,13 @@ void read_layout(RowReader& row, Run& run) {
 std::optional<MeasuredMemory> read_memory(RowReader& row) {
   const std::optional<double> low = row.positive("mem_lo_GiB");
   const std::optional<double> high = row.positive("mem_hi_GiB");
+  const bool is_upper_bound = row.optional_answer("mem_upper_bound").value_or(false);
   const std::string& text = row.text("mem_kind");
   if (!low && !high && text.empty()) return std::nullopt;
   for (const MemoryKind kind : kMemoryKinds) {
     if (text != name_of(kind)) continue;
     if (low && high && *low <= *high) {
-      return MeasuredMemory{kind, *low, *high, mentions(row.text("mem_detail"), "upper bound")};
+      return MeasuredMemory{kind, *low, *high, is_upper_bound};
     }
     row.refuse("mem_hi_GiB", "an interval from mem_lo_GiB to mem_hi_GiB, for mem_kind is stated");
     return std::nullopt;

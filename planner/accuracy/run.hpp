@@ -44,7 +44,10 @@ struct Run {
   std::string gpu_type;
   std::string gpu_family;
   std::optional<double> gpu_memory_gb;
-  std::string interconnect;
+  std::optional<bool> pcie;          // GPUs of a node are connected by PCIe alone; not stated: as the preset
+  std::string interconnect;          // for people
+  std::optional<std::int64_t> nics;  // of a node
+  std::optional<double> node_gbits_per_s;  // out of a node, of all of them; not stated: as the preset
 
   std::optional<std::int64_t> data_parallel, tensor_parallel, pipeline_parallel, context_parallel,
       expert_parallel;

@@ -158,14 +158,33 @@ TEST_CASE("a vtrain row: fp16, full recomputation, 800 Gbit/s a node") {
   CHECK(modelled(test::vtrain_runs().back()).plan.recompute == Recompute::none);  // on one node
 }
 
+TEST_CASE("a stated network goes over the preset's") {
+  Run run = plain_run();
+  Cluster cluster = resolve_cluster("dgx-a100", {}, {});
+  const double cards = cluster.node->nics->value;
+  run.nics.reset();
+  run.node_gbits_per_s = 1000;
+  apply_network(run, cluster);
+  CHECK(cluster.node->internode_gbytes_per_s->value == 125);
+  CHECK(cluster.node->nics->value == cards);
+  CHECK(cluster.node->nic_gbits_per_s->value == 1000 / cards);
+  run.nics = 5;
+  apply_network(run, cluster);
+  CHECK(cluster.node->nics->value == 5);
+  CHECK(cluster.node->nic_gbits_per_s->value == 200);
+  run.node_gbits_per_s.reset();
+  Cluster untouched = resolve_cluster("dgx-a100", {}, {});
+  apply_network(run, untouched);
+  CHECK(untouched.node->internode_gbytes_per_s->value == 200);
+}
+
 TEST_CASE("networks as sources write them") {
+  // As the collected file has them; the first row of each.
   const auto gbytes = [](const std::string& words) {
-    Run run = plain_run();
-    run.interconnect = words;
-    Cluster cluster = resolve_cluster("dgx-a100", {}, {});
-    run.gpus_per_node = 8;
-    apply_interconnect(run, cluster);
-    return cluster.node->internode_gbytes_per_s->value;
+    for (const Run& run : test::measured_runs()) {
+      if (run.interconnect == words) return run.node_gbits_per_s.value_or(0) / 8;
+    }
+    return -1.0;
   };
   CHECK(gbytes("1600 Gbps/node RoCE") == 200);
   CHECK(gbytes("NVLink; 4x100 Gb/s RoCE per node") == 50);
@@ -173,7 +192,7 @@ TEST_CASE("networks as sources write them") {
   CHECK(gbytes("NVLink; 400 Gb/s RDMA CX-7 per GPU") == 400);
   CHECK(gbytes("NVSwitch in node; 100 Gb/s (1 IB) inter-node") == 12.5);
   CHECK(gbytes("NVLink; 4 Omni-Path links per node") == 50);
-  CHECK(gbytes("NVLink (DGX)") == 200);  // the preset's
+  CHECK(gbytes("NVLink (DGX)") == 0);  // the preset's
 }
 
 TEST_CASE("what cannot be modelled says why") {

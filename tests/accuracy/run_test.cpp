@@ -12,9 +12,10 @@ namespace {
 
 // The columns that tests/tools/label_runs.py adds, and what the first row has in them.
 constexpr const char* kLabels =
-    ",hw,block,tied_embeddings,engine,overlap,dropout,partition_activations,shard_ranks,plan_reason,scored,"
-    "scored_reason";
-constexpr const char* kFirstLabels = ",dgx-h100,mpt,,llm-foundry,,no,,,,yes,\n";
+    ",hw,pcie,nics,node_gbits_per_s,block,tied_embeddings,engine,overlap,dropout,partition_activations,shard_"
+    "ranks,"
+    "plan_reason,mem_upper_bound,scored,scored_reason";
+constexpr const char* kFirstLabels = ",dgx-h100,,,,mpt,,llm-foundry,,no,,,,,yes,\n";
 
 std::string refusal(const std::string& text) {
   try {
@@ -124,13 +125,16 @@ TEST_CASE("columns that say how a run is planned may be left out, and their valu
   const auto changed = [](const std::string& from, const std::string& to) {
     return refusal(replaced(first_measured(), from, to));
   };
-  CHECK(changed(",llm-foundry,,no,,", ",llmfoundry,maybe,no,,")
-            .starts_with("runs.csv:2: engine: found \"llmfoundry\", expected one of deepspeed"));
+  CHECK(changed(",llm-foundry,,no,,", ",fsdp9,maybe,no,,")
+            .starts_with("runs.csv:2: engine: found \"fsdp9\", expected one of deepspeed"));
   CHECK(changed(",llm-foundry,,no,,", ",llm-foundry,maybe,no,,") ==
         "runs.csv:2: overlap: found \"maybe\", expected yes, no, or nothing\n");
-  CHECK(changed(",dgx-h100,mpt,", ",dgx-h1,mtp,") ==
+  CHECK(changed(",dgx-h100,,,,mpt,", ",dgx-h1,maybe,0,-1,mtp,") ==
         "runs.csv:2: block: found \"mtp\", expected one of gpt2, opt, mpt, llama, qwen, nemotron, falcon\n"
-        "runs.csv:2: hw: found \"dgx-h1\", expected the name of a machine (zeroplan hw list)\n");
+        "runs.csv:2: hw: found \"dgx-h1\", expected the name of a machine (zeroplan hw list)\n"
+        "runs.csv:2: pcie: found \"maybe\", expected yes, no, or nothing\n"
+        "runs.csv:2: nics: found \"0\", expected a whole number from 1 to 1024\n"
+        "runs.csv:2: node_gbits_per_s: found \"-1\", expected a number above 0\n");
   CHECK(changed(",yes,\n", ",often,\n")
             .starts_with("runs.csv:2: scored: found \"often\", expected yes, memory, time or no\n"));
   CHECK(changed(",yes,\n", ",no,\n") ==

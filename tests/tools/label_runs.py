@@ -13,8 +13,10 @@ import csv
 import re
 import sys
 
-LABELS = ["hw", "block", "tied_embeddings", "engine", "overlap", "dropout", "partition_activations", "shard_ranks",
-          "plan_reason", "scored", "scored_reason"]
+LABELS = ["hw", "pcie", "nics", "node_gbits_per_s", "block", "tied_embeddings", "engine", "overlap", "dropout", "partition_activations", "shard_ranks",
+          "plan_reason", "mem_upper_bound", "scored", "scored_reason"]
+
+OMNI_PATH_GBITS = 100  # a link of the 100 series
 
 # Family, memory, GPUs of a node, preset; the first of a GPU where no node is as large. A GPU on PCIe, and a network.
 GPUS = [("V100", 32, 8, "p3dn"), ("V100", 32, 16, "dgx2"), ("V100", 16, 8, "dgx1"), ("A100", 80, 8, "dgx-a100"),
@@ -60,6 +62,25 @@ def hardware_of(row):
     if row["gpu_family"] == "V100" and memory in (None, 32) and per_node == 4 and has(row["interconnect"], "Omni-Path"):
         return "jean-zay-v100"  # whose links were measured
     return (has(words, "PCIe") and find(PCIE_GPUS)) or find(GPUS) or ""
+
+
+def network_of(row):
+    """Interfaces of a node, where they are said, and Gbit/s of the node: "8x200 Gb/s HDR IB per node", "400 Gb/s RDMA
+    per GPU", "1600 Gbps/node RoCE", "4 Omni-Path links per node"."""
+    words = row["interconnect"]
+    links = re.search(r"(\d+) *(?:Omni-Path links|links\))", words) if "Omni-Path" in words else None
+    if links:
+        return links.group(1), str(int(links.group(1)) * OMNI_PATH_GBITS)
+    for unit in ("Gb/s", "Gbps", "Gbit/s"):
+        rate = re.search(r"(?:(\d+) *x *)?(\d+) *" + unit, words)
+        if not rate:
+            continue
+        if has(words, "per GPU"):
+            cards = row["gpus_per_node"] or "8"
+        else:
+            cards = rate.group(1) or ""
+        return cards, str(int(cards or 1) * int(rate.group(2)))
+    return "", ""
 
 
 def engine_of(row):
@@ -161,11 +182,13 @@ def label(row):
     if not refusal and row["hidden"] and int(row["hidden"]) < 1024 and has(row["notes"], "launch/comm bound"):
         scored, reason = "memory", "the step of a tiny model waits for its host, and its source was made for memory"
     block = next((block for name, block in BLOCKS if has(row["model"], name)), None)
+    nics, gbits = network_of(row)
     row.update({
-        "hw": hardware_of(row), "block": block or "", "tied_embeddings": tied, "engine": "" if refusal else engine,
+        "hw": hardware_of(row), "pcie": "yes" if has(row["gpu_type"] + row["interconnect"], "PCIe") else "", "nics": nics, "node_gbits_per_s": gbits, "block": block or "", "tied_embeddings": tied, "engine": "" if refusal else engine,
         "overlap": overlap, "dropout": dropout,
         "partition_activations": "yes" if has(row["notes"], "partitioned activation") else "",
         "shard_ranks": shard_ranks_of(row), "plan_reason": "" if scored == "no" else "; ".join(reasons),
+        "mem_upper_bound": "yes" if has(row["mem_detail"], "upper bound") else "",
         "scored": scored, "scored_reason": reason})
     return row
 
