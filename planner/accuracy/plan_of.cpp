@@ -32,10 +32,8 @@ void take_degrees(const Run& run, PlanOptions& options) {
 
 void take_sharding(const Run& run, PlanOptions& options) {
   if (!run.zero_stage) throw NotModelled{"ZeRO stage not stated"};
-  if (run.shard_ranks.value_or(*options.dp) < *options.dp) {
-    throw NotModelled{"states sharded over a part of the ranks"};
-  }
   options.zero = run.zero_stage;
+  if (run.shard_ranks.value_or(*options.dp) < *options.dp) options.shard = run.shard_ranks;
 }
 
 void take_batch(const Run& run, PlanOptions& options) {
