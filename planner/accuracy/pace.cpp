@@ -21,10 +21,6 @@ using describe::MapReader;
 constexpr std::string_view kSchema = "zeroplan.pace/1";
 constexpr double kLargest = 1e6;
 
-// Deals configurations to folds. Of the first twenty numbers, the one whose smallest fold has the most runs with
-// the two large configurations (vtrain-single's widths, a third of all runs each) in different folds.
-constexpr int kDeal = 15;
-
 // FNV-1a, and not std::hash, which may differ between libraries.
 std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 14695981039346656037U;
@@ -35,11 +31,12 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-// Megatron-DeepSpeed runs Megatron's kernels: for pace the two are one engine.
-std::string engine_of(const ModelledRun& run) {
-  const std::string& name = run.plan.engine.name;
-  return name == "megatron-deepspeed" ? "megatron" : name;
-}
+struct Pace {
+  std::vector<PaceConstant> constants;
+  std::int64_t deal = 0;  // what the hash of a configuration begins with
+  std::map<std::string, std::string, std::less<>>
+      alike;  // engines that are one with another where runs are dealt
+};
 
 const std::map<std::string, double Engine::*, std::less<>>& fields() {
   static const std::map<std::string, double Engine::*, std::less<>> all{
@@ -78,29 +75,35 @@ PaceConstant read_constant(MapReader& reader) {
   return constant;
 }
 
-std::vector<PaceConstant> read_constants() {
+Pace read_pace() {
   Problems problems;
   const describe::Document& document = describe::document_of(describe::embedded_pace().front());
   MapReader reader(document.root, document.source, "", problems);
   describe::check_schema(reader, kSchema);
-  std::vector<PaceConstant> constants;
+  Pace pace;
+  pace.deal = reader.integer("deal", 0, 1000).value_or(0);
+  if (const describe::Value* alike = reader.map("alike")) {
+    for (const describe::Entry& entry : alike->entries) pace.alike.emplace(entry.key, entry.value.text);
+  }
   if (const describe::Value* list = reader.list("constants")) {
     for (const describe::Value& item : list->items) {
       MapReader constant(item, document.source, "constants", problems);
-      constants.push_back(read_constant(constant));
+      pace.constants.push_back(read_constant(constant));
     }
   }
   reader.finish();
   problems.throw_if_any();
-  return constants;
+  return pace;
+}
+
+const Pace& pace() {
+  static const Pace read = read_pace();
+  return read;
 }
 
 }  // namespace
 
-const std::vector<PaceConstant>& pace_constants() {
-  static const std::vector<PaceConstant> constants = read_constants();
-  return constants;
-}
+const std::vector<PaceConstant>& pace_constants() { return pace().constants; }
 
 bool applies(const PaceConstant& constant, const ModelledRun& run) {
   if (constant.field == nullptr) return run.cluster.device.architecture == constant.architecture;
@@ -138,9 +141,12 @@ double step_seconds(const ModelledRun& run, const program::StepProgram& program,
 
 std::size_t fold_of(const ModelledRun& run) {
   const describe::Model& model = run.model;
-  const std::string configuration = fmt::format(
-      "split {}: hidden {} ffn {} heads {}, {} x {}, {}", kDeal, model.hidden, model.ffn, model.heads,
-      run.cluster.device.name, run.cluster.node ? run.cluster.node->devices : 1, engine_of(run));
+  const std::string& engine = run.plan.engine.name;
+  const auto alike = pace().alike.find(engine);
+  const std::string configuration =
+      fmt::format("split {}: hidden {} ffn {} heads {}, {} x {}, {}", pace().deal, model.hidden, model.ffn,
+                  model.heads, run.cluster.device.name, run.cluster.node ? run.cluster.node->devices : 1,
+                  alike == pace().alike.end() ? engine : alike->second);
   return static_cast<std::size_t>(hash_of(configuration) >> 32U) % kFolds;
 }
 

@@ -39,6 +39,7 @@ double value(const std::optional<describe::Figure>& figure) { return figure ? fi
 double attention_fraction(const Device& device, const DeviceArchitecture& facts) {
   const double peak = kTera * value(device.peak_fp16_tflops);
   std::vector<double> limits;
+  limits.reserve(32);
   for (const describe::AttainedAttention& entry : device.attained_attention) {
     if (!entry.used || !(peak > 0)) continue;
     const auto width = static_cast<double>(*entry.head_dim);
