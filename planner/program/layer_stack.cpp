@@ -77,18 +77,23 @@ void LayerStack::over_layers(const Unit& unit, bool reverse, Body&& body) {
 
 void LayerStack::forward() {
   for (Group& group : groups_) {
-    if (!recompute_) {
-      over_layers(*group.unit, false,
-                  [&] { group.block.forward(Keep::activations, at(block_input_), at(block_input_, 1)); });
-    } else if (interval_ == 1) {
-      over_layers(*group.unit, false, [&] {
-        save_checkpoint(group);
-        group.block.forward(Keep::nothing, at(bottom_), at(bottom_));
-      });
+    if (interval_ == 1) {
+      over_layers(*group.unit, false, [&] { forward_layer(group); });
     } else {
       forward_blocks(group);
     }
   }
+}
+
+void LayerStack::forward_layer(Group& group) {
+  builder_.section(SectionKind::layer_forward, [&] {
+    if (recompute_) {
+      save_checkpoint(group);
+      group.block.forward(Keep::nothing, at(bottom_), at(bottom_));
+    } else {
+      group.block.forward(Keep::activations, at(block_input_), at(block_input_, 1));
+    }
+  });
 }
 
 void LayerStack::forward_blocks(Group& group) {
@@ -97,7 +102,8 @@ void LayerStack::forward_blocks(Group& group) {
     save_checkpoint(group);
     builder_.layers(layers, 0, 1, [&] {
       zero_.gather(unit);
-      group.block.forward(Keep::nothing, at(bottom_), at(bottom_));
+      builder_.section(SectionKind::layer_forward,
+                       [&] { group.block.forward(Keep::nothing, at(bottom_), at(bottom_)); });
     });
   };
   const std::int64_t whole = unit.layers / interval_;
@@ -128,10 +134,12 @@ void LayerStack::restore_checkpoint(const Group& group) {
 
 void LayerStack::backward(bool last) {
   for (auto group = groups_.rbegin(); group != groups_.rend(); ++group) {
-    if (!recompute_) {
-      over_layers(*group->unit, true, [&] { backward_layer(*group, last); });
-    } else if (interval_ == 1) {
-      over_layers(*group->unit, true, [&] { backward_block(*group, 1, last); });
+    if (interval_ == 1) {
+      over_layers(*group->unit, true, [&] {
+        builder_.section(SectionKind::layer_backward, [&] {
+          recompute_ ? backward_block(*group, 1, last) : backward_layer(*group, last);
+        });
+      });
     } else {
       backward_blocks(*group, last);
     }
@@ -150,11 +158,11 @@ void LayerStack::backward_blocks(Group& group, bool last) {
   const Unit& unit = *group.unit;
   const std::int64_t whole = unit.layers / interval_;
   const std::int64_t rest = unit.layers - whole * interval_;
-  if (rest > 0) {
-    builder_.layers(1, unit.first_layer + whole * interval_, 1, [&] { backward_block(group, rest, last); });
-  }
-  builder_.layers(whole, unit.first_layer + (whole - 1) * interval_, -interval_,
-                  [&] { backward_block(group, interval_, last); });
+  const auto block = [&](std::int64_t layers) {
+    builder_.section(SectionKind::layer_backward, [&] { backward_block(group, layers, last); });
+  };
+  if (rest > 0) builder_.layers(1, unit.first_layer + whole * interval_, 1, [&] { block(rest); });
+  builder_.layers(whole, unit.first_layer + (whole - 1) * interval_, -interval_, [&] { block(interval_); });
 }
 
 void LayerStack::backward_block(Group& group, std::int64_t layers, bool last) {

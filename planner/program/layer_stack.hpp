@@ -44,6 +44,7 @@ class LayerStack {
   // has room.
   template <class Body>
   void over_layers(const Unit& unit, bool reverse, Body&& body);
+  void forward_layer(Group& group);
   void backward_layer(Group& group, bool last);
   void forward_blocks(Group& group);
   void backward_blocks(Group& group, bool last);
