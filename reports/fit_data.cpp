@@ -14,7 +14,7 @@ using program::Group;
 Data whole(std::string_view key, std::int64_t value) { return Data::map().set(std::string(key), value); }
 
 Data peak_at(const Prediction& prediction) {
-  const predict::Place& place = prediction.memory.place;
+  const predict::ProgramPoint& place = prediction.memory.place;
   const program::StepProgram& step = prediction.program;
   const program::Instruction& acquire = step.code[place.instruction];
   Data data = Data::map();

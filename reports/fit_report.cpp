@@ -56,7 +56,7 @@ Table memory_table(const Prediction& prediction) {
 }
 
 std::string peak_sentence(const Prediction& prediction) {
-  const predict::Place& place = prediction.memory.place;
+  const predict::ProgramPoint& place = prediction.memory.place;
   const program::StepProgram& step = prediction.program;
   const program::Instruction& acquire = step.code[place.instruction];
   std::string text = fmt::format("The peak is in {}", program::name_of(place.phase));

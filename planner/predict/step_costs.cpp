@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "planner/predict/links.hpp"
-#include "planner/predict/skew.hpp"
+#include "planner/predict/stragglers.hpp"
 #include "planner/predict/traffic.hpp"
 
 namespace zeroplan::predict {

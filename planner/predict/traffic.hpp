@@ -31,6 +31,9 @@ struct Traffic {
   double to_host_bytes = 0;           // device to host, and back
   double to_device_bytes = 0;
 
+  // This and what `later` moves, `count` times.
+  void append(const Traffic& later, double count = 1);
+
   double sent_bytes(program::Group group) const;
   // The paper's measure (Section 7): elements that a device sends per parameter of its model replica, for
   // large n: an all-reduce counts 2, a reduce-scatter or all-gather 1. 2, 2, 2 and 3 for stages 0 to 3.
@@ -39,5 +42,7 @@ struct Traffic {
 };
 
 Traffic read_traffic(const program::StepProgram& program);
+// Of instructions [begin, end).
+Traffic read_traffic(const program::StepProgram& program, std::size_t begin, std::size_t end);
 
 }  // namespace zeroplan::predict
