@@ -74,7 +74,7 @@ class Rows {
         most_written([](const RankMeasurement& rank) { return sum(rank.written_at_host_peak); }));
     reserved_bytes_ = sum(reserved.device) + sum(reserved.host);
     process();
-    const predict::Place& place = prediction_.memory.place;
+    const predict::ProgramPoint& place = prediction_.memory.place;
     const std::string predicted = place_text(prediction_.program, place.phase, place.layer, place.serves);
     std::string measured = predicted;
     for (const RankMeasurement& rank : measurement_.of_rank) {

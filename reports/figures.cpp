@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, program::kCategories> kCategoryTitles{
     "gathered layers", "buckets",   "logits",          "workspace"};
 
 Data peak_at(const Prediction& prediction) {
-  const predict::Place& place = prediction.memory.place;
+  const predict::ProgramPoint& place = prediction.memory.place;
   const program::StepProgram& step = prediction.program;
   const program::BufferId acquired = step.code[place.instruction].operands[0].buffer;
   return Data::map()

@@ -44,9 +44,13 @@ class Listing {
 
   std::vector<std::string> lines() const {
     std::vector<std::string> lines;
-    std::size_t depth = 0;
+    std::size_t depth = 0, section = 0;
     for (std::size_t i = 0; i < program_.code.size(); ++i) {
       const Instruction& instruction = program_.code[i];
+      for (; section < program_.sections.size() && program_.sections[section].begin == i; ++section) {
+        add(lines, std::string(6 + 2 * depth, ' '),
+            fmt::format("{}:", program::name_of(program_.sections[section].kind)));
+      }
       if (instruction.op == Op::end_repeat) {
         --depth;
         continue;

@@ -17,12 +17,12 @@ using describe::MeasuredKernel;
 using program::Instruction;
 
 // Where a size lies on an axis: between two of its points.
-struct Place {
+struct AxisPosition {
   std::size_t below = 0, above = 0;
   double part = 0;  // of the way from below to above
 };
 
-Place place_on(const std::vector<double>& log_axis, double size) {
+AxisPosition place_on(const std::vector<double>& log_axis, double size) {
   if (log_axis.size() < 2) return {};
   const double position = std::log2(size);
   const std::size_t last = log_axis.size() - 1;
@@ -37,7 +37,7 @@ Place place_on(const std::vector<double>& log_axis, double size) {
 double at_least_one(std::int64_t dim) { return static_cast<double>(std::max<std::int64_t>(1, dim)); }
 
 double interpolated(const MeasuredKernel& kernel, const std::array<double, kMostAxes>& sizes) {
-  std::array<Place, kMostAxes> places;
+  std::array<AxisPosition, kMostAxes> places;
   std::array<std::size_t, kMostAxes> strides{};
   std::size_t stride = 1;
   for (std::size_t i = kMostAxes; i-- > 0;) {

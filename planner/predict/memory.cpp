@@ -16,49 +16,6 @@ using program::Phase;
 using program::Space;
 using program::StepProgram;
 
-// A piece of program relative to where it starts: what it leaves behind and the highest point on the way.
-struct Piece {
-  Bytes net = 0;
-  Bytes peak = 0;
-  CategoryBytes net_by_category{};
-  CategoryBytes at_peak{};
-  Place place;
-
-  void acquire(std::size_t category, Bytes bytes) {
-    net += bytes;
-    net_by_category[category] += bytes;
-  }
-  bool is_new_peak() const { return net > peak; }
-  void set_peak(const Place& where) {
-    peak = net;
-    at_peak = net_by_category;
-    place = where;
-  }
-
-  // This piece, then `body` `count` times.
-  void append(const Piece& body, std::int64_t count, std::int64_t first, std::int64_t step) {
-    const std::int64_t highest = body.net > 0 ? count - 1 : 0;  // the iteration whose peak is the highest
-    const Bytes candidate = net + highest * body.net + body.peak;
-    if (candidate > peak) {
-      peak = candidate;
-      for (std::size_t c = 0; c < at_peak.size(); ++c) {
-        at_peak[c] = net_by_category[c] + highest * body.net_by_category[c] + body.at_peak[c];
-      }
-      place = body.place;
-      if (step != 0) place.layer = std::max<std::int64_t>(place.layer, 0) + first + highest * step;
-    }
-    net += count * body.net;
-    for (std::size_t c = 0; c < at_peak.size(); ++c) net_by_category[c] += count * body.net_by_category[c];
-  }
-};
-
-// One open repeat, with the memory of its body so far.
-struct Frame {
-  Piece device;
-  Piece host;
-  std::size_t repeat = 0;  // instruction that opened it
-};
-
 bool is_structure_or_memory(Op op) {
   return program::is_memory(op) || program::class_of(op) == program::Class::structure;
 }
@@ -71,18 +28,51 @@ std::size_t served_by(const StepProgram& program, std::size_t instruction) {
   return instruction;
 }
 
-MemoryProfile read_memory(const StepProgram& program) {
-  MemoryProfile profile;
+void MemoryChange::acquire(std::size_t category, Bytes bytes, const ProgramPoint& where) {
+  net += bytes;
+  net_by_category[category] += bytes;
+  if (net <= peak) return;
+  peak = net;
+  at_peak = net_by_category;
+  place = where;
+}
+
+void MemoryChange::append(const MemoryChange& later, std::int64_t count, std::int64_t first,
+                          std::int64_t step) {
+  const std::int64_t highest = later.net > 0 ? count - 1 : 0;  // the iteration whose peak is the highest
+  const Bytes candidate = net + highest * later.net + later.peak;
+  if (candidate > peak) {
+    peak = candidate;
+    for (std::size_t c = 0; c < at_peak.size(); ++c) {
+      at_peak[c] = net_by_category[c] + highest * later.net_by_category[c] + later.at_peak[c];
+    }
+    place = later.place;
+    if (step != 0) place.layer = std::max<std::int64_t>(place.layer, 0) + first + highest * step;
+  }
+  net += count * later.net;
+  for (std::size_t c = 0; c < at_peak.size(); ++c) net_by_category[c] += count * later.net_by_category[c];
+}
+
+void SectionMemory::append(const SectionMemory& later, std::int64_t count) {
+  device.append(later.device, count);
+  host.append(later.host, count);
+}
+
+SectionMemory read_memory(const StepProgram& program, std::size_t begin, std::size_t end) {
+  // One open repeat, with the memory of its body so far.
+  struct Frame {
+    SectionMemory memory;
+    std::size_t repeat = 0;  // instruction that opened it
+  };
   std::array<Frame, kDeepestRepeat> frames;
   std::size_t depth = 0;
-  Phase phase = Phase::setup;
-  for (std::size_t i = 0; i < program.code.size(); ++i) {
+  Phase phase = phase_at(program, begin);
+  for (std::size_t i = begin; i < end; ++i) {
     const Instruction& instruction = program.code[i];
     if (!is_structure_or_memory(instruction.op)) continue;
-    Frame& frame = frames[depth];
+    SectionMemory& memory = frames[depth].memory;
     switch (instruction.op) {
       case Op::phase:
-        if (phase == Phase::setup) profile.persistent = frame.device.net_by_category;
         phase = static_cast<Phase>(instruction.dims[0]);
         break;
       case Op::repeat:
@@ -91,31 +81,50 @@ MemoryProfile read_memory(const StepProgram& program) {
         frames[depth].repeat = i;
         break;
       case Op::end_repeat: {
-        const Instruction& repeat = program.code[frame.repeat];
-        Frame& outer = frames[--depth];
-        outer.device.append(frame.device, repeat.dims[0], repeat.dims[1], repeat.dims[2]);
-        outer.host.append(frame.host, repeat.dims[0], repeat.dims[1], repeat.dims[2]);
+        const auto [count, first, step, close] = program.code[frames[depth].repeat].dims;
+        SectionMemory& outer = frames[--depth].memory;
+        outer.device.append(memory.device, count, first, step);
+        outer.host.append(memory.host, count, first, step);
         break;
       }
       default: {
         if (!program::is_memory(instruction.op)) break;
         const Buffer& buffer = program.buffers[instruction.operands[0].buffer];
-        Piece& piece = buffer.space == Space::device ? frame.device : frame.host;
-        piece.acquire(static_cast<std::size_t>(buffer.category),
-                      program::instances_taken(instruction.op, buffer.instances) * buffer.bytes);
-        if (piece.is_new_peak()) piece.set_peak({phase, -1, i, i});
+        MemoryChange& change = buffer.space == Space::device ? memory.device : memory.host;
+        change.acquire(static_cast<std::size_t>(buffer.category),
+                       program::instances_taken(instruction.op, buffer.instances) * buffer.bytes,
+                       {phase, -1, i, i});
         break;
       }
     }
   }
-  const Frame& whole = frames[0];
-  profile.peak = whole.device.peak;
-  profile.at_peak = whole.device.at_peak;
-  profile.place = whole.device.place;
+  return frames[0].memory;
+}
+
+MemoryProfile profile_of(const StepProgram& program, const SectionMemory& states, const SectionMemory& step) {
+  MemoryProfile profile;
+  profile.peak = step.device.peak;
+  profile.at_peak = step.device.at_peak;
+  profile.persistent = states.device.net_by_category;
+  profile.place = step.device.place;
   profile.place.serves = served_by(program, profile.place.instruction);
-  profile.host_peak = whole.host.peak;
-  profile.host_at_peak = whole.host.at_peak;
+  profile.host_peak = step.host.peak;
+  profile.host_at_peak = step.host.at_peak;
   return profile;
+}
+
+MemoryProfile read_memory(const StepProgram& program) {
+  const auto is_second_phase = [](const Instruction& instruction) {
+    return instruction.op == Op::phase && static_cast<Phase>(instruction.dims[0]) != Phase::setup;
+  };
+  const auto found = std::find_if(program.code.begin(), program.code.end(), is_second_phase);
+  const std::size_t end = program.code.size();
+  const std::size_t setup =
+      found == program.code.end() ? 0 : static_cast<std::size_t>(found - program.code.begin());
+  const SectionMemory states = read_memory(program, 0, setup);
+  SectionMemory step = states;
+  step.append(read_memory(program, setup, end));
+  return profile_of(program, states, step);
 }
 
 namespace {

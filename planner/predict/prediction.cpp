@@ -21,23 +21,21 @@ constexpr double kTera = 1e12;
 
 Bytes whole_bytes(double bytes) { return static_cast<Bytes>(std::llround(bytes)); }
 
-void add_overhead(Prediction& prediction, std::string name, const std::optional<Figure>& figure,
-                  double times) {
-  if (!figure || times == 0) return;
-  prediction.overheads.push_back({std::move(name), whole_bytes(figure->value * times), figure->source});
-}
-
-void read_overheads(Prediction& prediction, const Plan& plan, const Cluster& cluster) {
+// Calls visit(name, bytes, source) for each term of memory that a program with this peak does not acquire.
+template <class Visit>
+void for_each_overhead(Bytes peak, std::size_t groups, const Plan& plan, const Cluster& cluster,
+                       Visit&& visit) {
   const describe::Overheads& device = cluster.device.overheads;
-  add_overhead(prediction, "context", device.context_bytes, 1);
-  add_overhead(prediction, "library_workspace", device.library_workspace_bytes, 1);
-  const auto communicators = static_cast<double>(prediction.program.groups.size());
-  add_overhead(prediction, "communicators", device.communicator_bytes, communicators);
+  const auto add = [&](std::string_view name, const std::optional<Figure>& figure, double times) {
+    if (figure && times > 0) visit(name, whole_bytes(figure->value * times), figure->source);
+  };
+  add("context", device.context_bytes, 1);
+  add("library_workspace", device.library_workspace_bytes, 1);
+  add("communicators", device.communicator_bytes, static_cast<double>(groups));
   if (!plan.contiguous_memory && plan.engine.allocator_slack > 0) {
-    const double slack = plan.engine.allocator_slack * static_cast<double>(prediction.memory.peak);
-    prediction.overheads.push_back({"allocator", whole_bytes(slack), plan.engine.source});
+    visit("allocator", whole_bytes(plan.engine.allocator_slack * static_cast<double>(peak)),
+          plan.engine.source);
   }
-  for (const OverheadTerm& term : prediction.overheads) prediction.overhead_bytes += term.bytes;
 }
 
 // Parameters of the largest layer, embedding or head; of all tensor-parallel ranks.
@@ -49,29 +47,35 @@ Elements largest_unit(const describe::Model& model, const program::StepProgram& 
   return largest;
 }
 
-// What a node's host memory must hold: offloaded state, or a model on its way in, whichever is more.
-void read_host(Prediction& prediction, const describe::Model& model, const Plan& plan,
-               const Cluster& cluster) {
+}  // namespace
+
+MemoryNeed memory_need(const program::StepProgram& program, const MemoryProfile& memory,
+                       const describe::Model& model, const Plan& plan, const Cluster& cluster) {
+  MemoryNeed need;
+  for_each_overhead(memory.peak, program.groups.size(), plan, cluster,
+                    [&](std::string_view, Bytes bytes, const std::string&) { need.overheads += bytes; });
+  need.peak = memory.peak + need.overheads;
+  need.capacity = cluster.device.capacity.usable_bytes() - plan.reserve_bytes;
+  need.is_lower_bound = program.states_only;
+  // A node's host memory must hold offloaded state, or a model on its way in, whichever is more.
+  need.host_states = memory.host_peak;
   const double processes = static_cast<double>(std::min(plan.devices(), cluster.devices_per_node));
-  const double held = static_cast<double>(prediction.memory.host_peak);
-  const Elements loaded = plan.engine.partitioned_loading ? largest_unit(model, prediction.program)
-                                                          : prediction.program.parameters;
+  const Elements loaded = plan.engine.partitioned_loading ? largest_unit(model, program) : program.parameters;
   const double load =
       static_cast<double>(plan.engine.host_load_bytes_per_parameter) * static_cast<double>(loaded);
-  const double least = std::max(held, load);
+  const double least = std::max(static_cast<double>(memory.host_peak), load);
   const double each = least * plan.engine.host_factor;
-  prediction.host_bytes_per_node_least = whole_bytes(least * processes);
-  prediction.host_bytes_per_device = whole_bytes(each);
-  prediction.host_bytes_per_node = whole_bytes(each * processes);
-  const Figure* memory = cluster.host_memory();
-  if (memory == nullptr) return;
+  need.host_per_node_least = whole_bytes(least * processes);
+  need.host_per_device = whole_bytes(each);
+  need.host_per_node = whole_bytes(each * processes);
+  const Figure* host = cluster.host_memory();
+  if (host == nullptr) return need;
   // Ranks on processors live in that memory themselves.
   const Bytes taken =
-      cluster.device.capacity.from_host_memory ? prediction.peak_bytes * static_cast<Bytes>(processes) : 0;
-  prediction.host_capacity_bytes = std::max<Bytes>(0, whole_bytes(memory->value) - taken);
+      cluster.device.capacity.from_host_memory ? need.peak * static_cast<Bytes>(processes) : 0;
+  need.host_capacity = std::max<Bytes>(0, whole_bytes(host->value) - taken);
+  return need;
 }
-
-}  // namespace
 
 Prediction predict(const describe::Model& model, const Plan& plan, const Cluster& cluster) {
   Prediction prediction;
@@ -87,11 +91,20 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
   for (const Category category : {Category::parameter, Category::gradient, Category::optimizer_state}) {
     prediction.model_state_bytes += prediction.memory.persistent[static_cast<std::size_t>(category)];
   }
-  read_overheads(prediction, plan, cluster);
-  prediction.peak_bytes = prediction.memory.peak + prediction.overhead_bytes;
-  prediction.capacity_bytes = cluster.device.capacity.usable_bytes() - plan.reserve_bytes;
+  for_each_overhead(prediction.memory.peak, prediction.program.groups.size(), plan, cluster,
+                    [&](std::string_view name, Bytes bytes, const std::string& source) {
+                      prediction.overheads.push_back({std::string(name), bytes, source});
+                    });
+  const MemoryNeed need = memory_need(prediction.program, prediction.memory, model, plan, cluster);
+  prediction.need = need;
+  prediction.overhead_bytes = need.overheads;
+  prediction.peak_bytes = need.peak;
+  prediction.capacity_bytes = need.capacity;
   prediction.capacity_basis = cluster.device.capacity.basis();
-  read_host(prediction, model, plan, cluster);
+  prediction.host_bytes_per_device = need.host_per_device;
+  prediction.host_bytes_per_node = need.host_per_node;
+  prediction.host_bytes_per_node_least = need.host_per_node_least;
+  prediction.host_capacity_bytes = need.host_capacity;
   Judgement judgement = judge(prediction, cluster);
   prediction.verdict = judgement.verdict;
   prediction.verdict_reason = std::move(judgement.reason);

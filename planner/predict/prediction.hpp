@@ -30,6 +30,7 @@ struct Prediction {
   Work work;
   StepTime time;
 
+  MemoryNeed need;
   std::vector<OverheadTerm> overheads;
   Bytes overhead_bytes = 0;
   Bytes model_state_bytes = 0;  // parameters, gradients and optimizer state held through the step
@@ -49,6 +50,11 @@ struct Prediction {
   bool fits() const { return verdict == Verdict::fits || verdict == Verdict::fits_tightly; }
   bool does_not_fit() const { return verdict == Verdict::does_not_fit; }
 };
+
+// Of a plan whose program has this memory.
+MemoryNeed memory_need(const program::StepProgram& program, const MemoryProfile& memory,
+                       const describe::Model& model, const describe::Plan& plan,
+                       const describe::Cluster& cluster);
 
 Prediction predict(const describe::Model& model, const describe::Plan& plan,
                    const describe::Cluster& cluster);

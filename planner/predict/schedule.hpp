@@ -9,8 +9,8 @@
 #include "planner/program/step_program.hpp"
 
 // How a step's instructions share the streams of a device: each starts when its stream is free, the host has issued it
-// and what it waits for (StepProgram::order) is done. The rules are written once, for any kind of clock: read_time has
-// matrices of delays, read_trace a clock for each row.
+// and what it waits for (StepProgram::order) is done. The rules are written once, for any kind of clock: read_time keeps
+// what sections do to clocks (delays.hpp), read_trace has a clock for each row.
 namespace zeroplan::predict {
 
 // What has a time of its own: the host that issues, each stream that the program uses, and of each event the executions
@@ -49,17 +49,16 @@ class Clocks {
  public:
   explicit Clocks(std::size_t rows) : times_(rows) {}
 
-  void start() { std::fill(times_.begin(), times_.end(), 0.0); }
-
   void wait(std::size_t row, std::size_t other) { times_[row] = std::max(times_[row], times_[other]); }
   void set(std::size_t row, std::size_t other) { times_[row] = times_[other]; }
-  void spend(std::size_t row, double seconds) { times_[row] += seconds; }
-  void run(std::size_t row, std::size_t /*index*/, double seconds) { spend(row, seconds); }
+  void spend(std::size_t row, ExposedPart /*part*/, double seconds) { times_[row] += seconds; }
+  void run(std::size_t row, std::size_t /*index*/, ExposedPart part, double seconds) {
+    spend(row, part, seconds);
+  }
 
   double latest() const { return *std::max_element(times_.begin(), times_.end()); }
   void wait_for_all() { std::fill(times_.begin(), times_.end(), latest()); }
 
-  std::vector<double>& times() { return times_; }
   double at(std::size_t row) const { return times_[row]; }
 
  private:
@@ -67,26 +66,14 @@ class Clocks {
 };
 
 // Puts one instruction on the clocks. Clocks have
-//   wait(row, other)         row is ready no sooner than other
-//   set(row, other)          row is ready when other is
-//   spend(row, seconds)      row is busy with nothing of its own
-//   run(row, index, seconds) row is busy with an instruction
+//   wait(row, other)               row is ready no sooner than other
+//   set(row, other)                row is ready when other is
+//   spend(row, part, seconds)      row is busy with nothing of its own; the part is whose time that is
+//   run(row, index, part, seconds) row is busy with an instruction
 class Schedule {
  public:
   Schedule(const program::StepProgram& program, const StepCosts& costs, const Rows& rows)
-      : program_(program), costs_(costs), rows_(rows) {
-    leave_out(0);
-  }
-
-  // From here on these parts take no time; bits by ExposedPart.
-  void leave_out(unsigned without) {
-    without_ = without;
-    const bool gaps = (without & bit(ExposedPart::launch_gaps)) == 0 && !costs_.one_stream;
-    gap_ = gaps ? costs_.kernel_gap_s : 0;
-    issue_ = gaps ? costs_.host_issue_s : 0;
-  }
-
-  static constexpr unsigned bit(ExposedPart part) { return 1U << static_cast<unsigned>(part); }
+      : program_(program), costs_(costs), rows_(rows) {}
 
   program::Stream stream_of(std::size_t index) const {
     return costs_.one_stream ? program::Stream::compute : program_.code[index].stream;
@@ -97,18 +84,21 @@ class Schedule {
     const program::Instruction& instruction = program_.code[index];
     const std::size_t compute = rows_.of(program::Stream::compute);
     const ExposedPart part = part_of(program_, instruction, phase);
-    const double seconds = (without_ & bit(part)) != 0 ? 0 : costs_.seconds[index];
-    if (costs_.one_stream) return clocks.run(compute, index, seconds);
+    const double seconds = costs_.seconds[index];
+    if (costs_.one_stream) return clocks.run(compute, index, part, seconds);
     const std::size_t row = rows_.of(instruction.stream);
-    clocks.spend(Rows::kHost, costs_.launches[index] * issue_);
-    clocks.wait(row, Rows::kHost);
+    const double launches = costs_.launches[index];
     for (const program::Order::Wait wait : program_.order.waits_of(index)) clocks.wait(row, rows_.of(wait));
-    if (program::class_of(instruction.op) == program::Class::kernel) {
-      clocks.spend(row, costs_.launches[index] * gap_);
+    if (launches > 0) clocks.spend(Rows::kHost, ExposedPart::launch_gaps, launches * costs_.host_issue_s);
+    clocks.wait(row, Rows::kHost);
+    if (launches > 0 && program::class_of(instruction.op) == program::Class::kernel) {
+      clocks.spend(row, ExposedPart::launch_gaps, launches * costs_.kernel_gap_s);
     }
-    clocks.run(row, index, seconds);
-    if (is_collective(instruction.op) && row != compute) clocks.spend(compute, costs_.slowdown * seconds);
-    if (part == StepCosts::kHoldsHost) clocks.spend(Rows::kHost, seconds);
+    clocks.run(row, index, part, seconds);
+    if (costs_.slowdown > 0 && row != compute && is_collective(instruction.op)) {
+      clocks.spend(compute, part, costs_.slowdown * seconds);
+    }
+    if (part == StepCosts::kHoldsHost) clocks.spend(Rows::kHost, part, seconds);
     const std::uint16_t event = program_.order.mark(index).signals;
     if (event != program::Order::kNoEvent) signal(clocks, event, row);
   }
@@ -126,8 +116,6 @@ class Schedule {
   const program::StepProgram& program_;
   const StepCosts& costs_;
   const Rows& rows_;
-  unsigned without_ = 0;
-  double gap_ = 0, issue_ = 0;
 };
 
 }  // namespace zeroplan::predict

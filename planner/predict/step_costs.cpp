@@ -4,7 +4,7 @@
 
 #include "planner/describe/machine/device_architecture.hpp"
 #include "planner/predict/links.hpp"
-#include "planner/predict/skew.hpp"
+#include "planner/predict/stragglers.hpp"
 #include "planner/predict/traffic.hpp"
 
 namespace zeroplan::predict {

@@ -8,9 +8,8 @@
 #include "planner/predict/kernels.hpp"
 #include "planner/program/step_program.hpp"
 
-// How long a step takes, read from its program in (max, +) algebra: a piece of program says how long after
-// each stream was ready it leaves each stream ready; pieces in sequence are a matrix product, repeats a
-// power, so no layer is walked twice.
+// How long a step takes, read from its program in (max, +) algebra (delays.hpp): a section says how long after each
+// stream was ready it leaves each stream ready. Of a repeat only so many iterations are walked as differ.
 namespace zeroplan::predict {
 
 // What a step waits for. Each part is what the step would be faster if that took no time, taken away one
@@ -50,6 +49,13 @@ double read_step_seconds(const program::StepProgram& program, const describe::Cl
 // The same of costs that are known.
 struct StepCosts;
 double read_step_seconds(const program::StepProgram& program, const StepCosts& costs);
+
+// Of instructions [begin, end).
+struct SectionTime;
+SectionTime read_time(const program::StepProgram& program, const StepCosts& costs, std::size_t begin,
+                      std::size_t end);
+// Of a step that is this section. All zero where a link that it uses is not described.
+StepTime step_time_of(const SectionTime& step);
 
 // All zero where the rates are not known.
 StepTime read_time(const program::StepProgram& program, const describe::Cluster& cluster,

@@ -21,9 +21,9 @@ class TracingClocks : public Clocks {
  public:
   using Clocks::Clocks;
 
-  void run(std::size_t row, std::size_t index, double seconds) {
+  void run(std::size_t row, std::size_t index, ExposedPart part, double seconds) {
     start_ = at(row);
-    Clocks::run(row, index, seconds);
+    Clocks::run(row, index, part, seconds);
   }
 
   double start() const { return start_; }

@@ -39,30 +39,47 @@ double Traffic::data_parallel_psi(double parameters_of_rank) const {
   return elements / parameters_of_rank;
 }
 
+void Traffic::append(const Traffic& later, double count) {
+  for (const TrafficEntry& more : later.entries) {
+    TrafficEntry& entry = entry_of(entries, more.group, more.collective, more.phase);
+    entry.calls += count * more.calls;
+    entry.elements += count * more.elements;
+    entry.bytes += count * more.bytes;
+    entry.sent_bytes += count * more.sent_bytes;
+  }
+  to_host_bytes += count * later.to_host_bytes;
+  to_device_bytes += count * later.to_device_bytes;
+}
+
 Traffic read_traffic(const program::StepProgram& program) {
+  return read_traffic(program, 0, program.code.size());
+}
+
+Traffic read_traffic(const program::StepProgram& program, std::size_t begin, std::size_t end) {
   Traffic traffic;
   traffic.entries.reserve(8);
-  for_each_repeated(program, [&](const Instruction& instruction, program::Phase phase, double times) {
-    if (program::is_host_copy(instruction.op)) {
-      const program::Buffer& source = program.buffers[instruction.operands[0].buffer];
-      const double bytes =
-          times * static_cast<double>(instruction.dims[0]) * static_cast<double>(bytes_of(source.type));
-      (program::class_of(instruction.op) == program::Class::to_device ? traffic.to_device_bytes
-                                                                      : traffic.to_host_bytes) += bytes;
-      return;
-    }
-    if (instruction.group == program::kNoGroup) return;
-    const program::Buffer& whole = whole_buffer(program, instruction);
-    const program::Group& group = program.group_of(instruction);
-    const double n = static_cast<double>(group.size);
-    const double elements = times * static_cast<double>(instruction.dims[0]);
-    const double bytes = elements * static_cast<double>(bytes_of(whole.type));
-    TrafficEntry& entry = entry_of(traffic.entries, group.kind, instruction.op, phase);
-    entry.calls += times;
-    entry.elements += elements;
-    entry.bytes += bytes;
-    entry.sent_bytes += program::sent_over_ring(instruction.op, bytes, n);
-  });
+  for_each_repeated(
+      program, begin, end, [&](const Instruction& instruction, program::Phase phase, double times) {
+        if (program::is_host_copy(instruction.op)) {
+          const program::Buffer& source = program.buffers[instruction.operands[0].buffer];
+          const double bytes =
+              times * static_cast<double>(instruction.dims[0]) * static_cast<double>(bytes_of(source.type));
+          (program::class_of(instruction.op) == program::Class::to_device ? traffic.to_device_bytes
+                                                                          : traffic.to_host_bytes) += bytes;
+          return;
+        }
+        if (instruction.group == program::kNoGroup) return;
+        const program::Buffer& whole = whole_buffer(program, instruction);
+        const program::Group& group = program.group_of(instruction);
+        const double n = static_cast<double>(group.size);
+        const double elements = times * static_cast<double>(instruction.dims[0]);
+        const double bytes = elements * static_cast<double>(bytes_of(whole.type));
+        TrafficEntry& entry = entry_of(traffic.entries, group.kind, instruction.op, phase);
+        entry.calls += times;
+        entry.elements += elements;
+        entry.bytes += bytes;
+        entry.sent_bytes += program::sent_over_ring(instruction.op, bytes, n);
+      });
   return traffic;
 }
 

@@ -31,6 +31,9 @@ struct Traffic {
   double to_host_bytes = 0;           // device to host, and back
   double to_device_bytes = 0;
 
+  // This and what `later` moves, `count` times.
+  void append(const Traffic& later, double count = 1);
+
   // By all groups of a family: those of data parallelism together, or the tensor-parallel one.
   double sent_bytes(program::GroupKind family) const;
   double data_parallel_bytes() const { return sent_bytes(program::GroupKind::data_parallel); }
@@ -42,5 +45,7 @@ struct Traffic {
 };
 
 Traffic read_traffic(const program::StepProgram& program);
+// Of instructions [begin, end).
+Traffic read_traffic(const program::StepProgram& program, std::size_t begin, std::size_t end);
 
 }  // namespace zeroplan::predict

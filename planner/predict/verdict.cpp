@@ -16,10 +16,10 @@ constexpr double kTightFraction = 0.95;
 double gib(Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); }
 
 // The engine's factor is the most that was seen, its states the least.
-std::string host_needed(const Prediction& prediction) {
-  const double least = gib(prediction.host_bytes_per_node_least);
-  const double most = gib(prediction.host_bytes_per_node);
-  if (prediction.host_bytes_per_node_least == prediction.host_bytes_per_node) {
+std::string host_needed(const MemoryNeed& need) {
+  const double least = gib(need.host_per_node_least);
+  const double most = gib(need.host_per_node);
+  if (need.host_per_node_least == need.host_per_node) {
     return fmt::format("{:.1f} GiB", most);
   }
   return fmt::format("{:.1f} to {:.1f} GiB", least, most);
@@ -27,20 +27,21 @@ std::string host_needed(const Prediction& prediction) {
 
 std::vector<Missing> missing_of(const Prediction& prediction, const Cluster& cluster) {
   std::vector<Missing> missing;
-  if (prediction.program.states_only) {
+  if (prediction.need.is_lower_bound) {
     missing.push_back({std::string(kShape),
                        fmt::format("the model's shape is not known, so its activations and logits are not: "
                                    "{:.2f} GiB of {:.2f} GiB are the least that it takes",
-                                   gib(prediction.peak_bytes), gib(prediction.capacity_bytes)),
+                                   gib(prediction.need.peak), gib(prediction.need.capacity)),
                        "name a model, a config.json or a model file, or give layers=, hidden=, heads= and "
                        "vocab= instead of params="});
   }
   if (!host_holds(prediction)) {
-    missing.push_back({std::string(kHostMemory),
-                       fmt::format("the host memory of a node of {} is not described, and the plan keeps {} "
-                                   "a node there",
-                                   cluster.node ? cluster.node->name : cluster.name, host_needed(prediction)),
-                       "--host-memory SIZE, or host_memory_gib in the machine's file"});
+    missing.push_back(
+        {std::string(kHostMemory),
+         fmt::format("the host memory of a node of {} is not described, and the plan keeps {} "
+                     "a node there",
+                     cluster.node ? cluster.node->name : cluster.name, host_needed(prediction.need)),
+         "--host-memory SIZE, or host_memory_gib in the machine's file"});
   }
   return missing;
 }
@@ -61,43 +62,48 @@ std::string_view name_of(Verdict verdict) {
   return "cannot_say";
 }
 
-std::optional<bool> host_holds(const Prediction& prediction) {
-  if (!prediction.host_capacity_bytes) {
+std::optional<bool> host_holds(const MemoryNeed& need) {
+  if (!need.host_capacity) {
     // While a model is being loaded every plan uses some host memory; only what stays there counts.
-    return prediction.memory.host_peak == 0 ? std::optional(true) : std::nullopt;
+    return need.host_states == 0 ? std::optional(true) : std::nullopt;
   }
   // Between the least and the most lies a matter of luck, and the middle decides.
-  const Bytes middle = (prediction.host_bytes_per_node_least + prediction.host_bytes_per_node) / 2;
-  return middle <= *prediction.host_capacity_bytes;
+  return (need.host_per_node_least + need.host_per_node) / 2 <= *need.host_capacity;
+}
+
+std::optional<bool> host_holds(const Prediction& prediction) { return host_holds(prediction.need); }
+
+Verdict verdict_of(const MemoryNeed& need) {
+  const std::optional<bool> holds = host_holds(need);
+  if (need.peak > need.capacity || !holds.value_or(true)) return Verdict::does_not_fit;
+  if (need.is_lower_bound || !holds) return Verdict::cannot_say;
+  const bool host_is_tight = need.host_capacity && need.host_per_node > *need.host_capacity;
+  const bool tight = static_cast<double>(need.peak) > kTightFraction * static_cast<double>(need.capacity);
+  return tight || host_is_tight ? Verdict::fits_tightly : Verdict::fits;
 }
 
 Judgement judge(const Prediction& prediction, const Cluster& cluster) {
-  const Bytes peak = prediction.peak_bytes;
-  const Bytes capacity = prediction.capacity_bytes;
-  if (peak > capacity) {
-    return {
-        Verdict::does_not_fit,
-        fmt::format("{:.2f} GiB more than the {:.2f} GiB of one device", gib(peak - capacity), gib(capacity)),
-        {}};
+  const MemoryNeed& need = prediction.need;
+  Judgement judgement{verdict_of(need), {}, {}};
+  if (need.peak > need.capacity) {
+    judgement.reason = fmt::format("{:.2f} GiB more than the {:.2f} GiB of one device",
+                                   gib(need.peak - need.capacity), gib(need.capacity));
+  } else if (judgement.verdict == Verdict::cannot_say) {
+    judgement.missing = missing_of(prediction, cluster);
+    for (const Missing& item : judgement.missing) {
+      judgement.reason += (judgement.reason.empty() ? "" : "; ") + item.sentence;
+    }
+  } else if (need.host_capacity &&
+             (judgement.verdict == Verdict::does_not_fit || need.host_per_node > *need.host_capacity)) {
+    judgement.reason = fmt::format("{} of host memory a node, and it has {:.1f} GiB", host_needed(need),
+                                   gib(*need.host_capacity));
+  } else {
+    const Bytes free = need.capacity - need.peak;
+    judgement.reason = fmt::format("peak {:.2f} of {:.2f} GiB, {:.2f} GiB ({:.0f} %) free", gib(need.peak),
+                                   gib(need.capacity), gib(free),
+                                   100 * static_cast<double>(free) / static_cast<double>(need.capacity));
   }
-  const std::optional<Bytes> host = prediction.host_capacity_bytes;
-  const auto host_reason = [&] {
-    return fmt::format("{} of host memory a node, and it has {:.1f} GiB", host_needed(prediction),
-                       gib(*host));
-  };
-  if (!host_holds(prediction).value_or(true)) return {Verdict::does_not_fit, host_reason(), {}};
-  if (std::vector<Missing> missing = missing_of(prediction, cluster); !missing.empty()) {
-    std::string reason;
-    for (const Missing& item : missing) reason += (reason.empty() ? "" : "; ") + item.sentence;
-    return {Verdict::cannot_say, std::move(reason), std::move(missing)};
-  }
-  if (host && prediction.host_bytes_per_node > *host) return {Verdict::fits_tightly, host_reason(), {}};
-  const bool tight = static_cast<double>(peak) > kTightFraction * static_cast<double>(capacity);
-  return {tight ? Verdict::fits_tightly : Verdict::fits,
-          fmt::format("peak {:.2f} of {:.2f} GiB, {:.2f} GiB ({:.0f} %) free", gib(peak), gib(capacity),
-                      gib(capacity - peak),
-                      100 * static_cast<double>(capacity - peak) / static_cast<double>(capacity)),
-          {}};
+  return judgement;
 }
 
 }  // namespace zeroplan::predict

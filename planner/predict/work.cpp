@@ -66,9 +66,20 @@ Flops needed_flops(const StepProgram& program, const Instruction& instruction) {
   return row.products.needed * share * one_product(program, instruction);
 }
 
-Work read_work(const program::StepProgram& program) {
+void Work::append(const Work& later, double count) {
+  hardware += count * later.hardware;
+  model += count * later.model;
+  attention += count * later.attention;
+  model_attention += count * later.model_attention;
+  hardware_all_ranks += count * later.hardware_all_ranks;
+  model_all_ranks += count * later.model_all_ranks;
+}
+
+Work read_work(const program::StepProgram& program) { return read_work(program, 0, program.code.size()); }
+
+Work read_work(const program::StepProgram& program, std::size_t begin, std::size_t end) {
   Work work;
-  for_each_repeated(program, [&](const Instruction& instruction, program::Phase, double times) {
+  for_each_repeated(program, begin, end, [&](const Instruction& instruction, program::Phase, double times) {
     const Flops executed = executed_flops(program, instruction);
     if (executed == 0) return;
     const Flops needed = needed_flops(program, instruction);

@@ -16,6 +16,9 @@ struct Work {
   Flops model_attention = 0;  // of `model`: the same
   Flops hardware_all_ranks = 0;
   Flops model_all_ranks = 0;
+
+  // This and `later`, `count` times.
+  void append(const Work& later, double count = 1);
 };
 
 // FLOPs of one instruction as executed; 0 for what is not a matrix product. Of attention, the mean of the
@@ -31,5 +34,7 @@ Flops needed_flops(const program::StepProgram& program, const program::Instructi
 double visible_share(const program::StepProgram& program, const program::Instruction& instruction);
 
 Work read_work(const program::StepProgram& program);
+// Of instructions [begin, end).
+Work read_work(const program::StepProgram& program, std::size_t begin, std::size_t end);
 
 }  // namespace zeroplan::predict

@@ -69,6 +69,15 @@ class Builder {
     }
   }
 
+  // What `body` emits is a section of the program.
+  template <class Body>
+  void section(SectionKind kind, Body&& body) {
+    const std::size_t index = program_.sections.size();
+    program_.sections.push_back({kind, static_cast<std::uint32_t>(program_.code.size()), 0});
+    body();
+    program_.sections[index].end = static_cast<std::uint32_t>(program_.code.size());
+  }
+
   // While it lives, what is emitted carries kRecomputed.
   class Recomputing {
    public:

@@ -41,13 +41,17 @@ class Compiler {
   }
 
   void step() {
-    builder_.phase(Phase::setup);
-    builder_.acquire(at(batch_.scalars));
-    zero_.acquire_states();
-    builder_.phase(Phase::forward);
-    // Loss, overflow and norm start from nothing; the loss scale behind them stays.
-    builder_.emit(Op::fill_zero, {static_cast<std::int64_t>(Scalar::loss_scale)}, {at(batch_.scalars)});
-    zero_.zero_gradients();
+    builder_.section(SectionKind::states, [&] {
+      builder_.phase(Phase::setup);
+      builder_.acquire(at(batch_.scalars));
+      zero_.acquire_states();
+    });
+    builder_.section(SectionKind::cleared_gradients, [&] {
+      builder_.phase(Phase::forward);
+      // Loss, overflow and norm start from nothing; the loss scale behind them stays.
+      builder_.emit(Op::fill_zero, {static_cast<std::int64_t>(Scalar::loss_scale)}, {at(batch_.scalars)});
+      zero_.zero_gradients();
+    });
     const std::int64_t passes = plan_.gradient_accumulation;
     if (passes > 1 && zero_.last_differs()) {
       builder_.times(passes - 1, [&] { micro_batch(false); });
@@ -55,21 +59,25 @@ class Compiler {
     } else {
       builder_.times(passes, [&] { micro_batch(true); });
     }
-    zero_.step(batch_.scalars);
-    builder_.wait_for_all();
+    builder_.section(SectionKind::step, [&] {
+      zero_.step(batch_.scalars);
+      builder_.wait_for_all();
+    });
   }
 
  private:
   void micro_batch(bool last) {
-    builder_.phase(Phase::forward);
-    zero_.begin_micro_batch();
-    opaque_forward();
-    if (head_) compute_forward();
-    builder_.phase(Phase::backward);
-    zero_.begin_backward();
-    if (head_) compute_backward(last);
-    opaque_backward(last);
-    zero_.end_micro_batch();
+    builder_.section(SectionKind::micro_batch, [&] {
+      builder_.phase(Phase::forward);
+      zero_.begin_micro_batch();
+      opaque_forward();
+      if (head_) compute_forward();
+      builder_.phase(Phase::backward);
+      zero_.begin_backward();
+      if (head_) compute_backward(last);
+      opaque_backward(last);
+      zero_.end_micro_batch();
+    });
   }
 
   void compute_forward() {
@@ -77,17 +85,22 @@ class Compiler {
     builder_.acquire(at(batch_.targets));
     builder_.emit(Op::load_batch, {shapes_.tokens}, {at(batch_.tokens), at(batch_.targets)});
     layers_->begin();
-    embedding_->acquire_kept();
-    embedding_->forward(batch_, layers_->acquire_input());
+    builder_.section(SectionKind::embedding_forward, [&] {
+      embedding_->acquire_kept();
+      embedding_->forward(batch_, layers_->acquire_input());
+    });
     layers_->forward();
-    head_->forward(batch_, layers_->output());
+    builder_.section(SectionKind::head_forward, [&] { head_->forward(batch_, layers_->output()); });
   }
 
   void compute_backward(bool last) {
-    head_->backward(batch_, layers_->output(), layers_->gradient(), last);
+    builder_.section(SectionKind::head_backward,
+                     [&] { head_->backward(batch_, layers_->output(), layers_->gradient(), last); });
     layers_->backward(last);
-    embedding_->backward(batch_, layers_->gradient(), last);
-    embedding_->release_kept();
+    builder_.section(SectionKind::embedding_backward, [&] {
+      embedding_->backward(batch_, layers_->gradient(), last);
+      embedding_->release_kept();
+    });
     layers_->end();
     builder_.release(at(batch_.targets));
     builder_.release(at(batch_.tokens));
@@ -193,12 +206,14 @@ void set_groups(const Plan& plan, RankPosition rank, StepProgram& program) {
 void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepProgram& program) {
   program.buffers.clear();
   program.code.clear();
+  program.sections.clear();
   program.tensors.clear();
   program.units.clear();
   program.buffers.reserve(256);
   program.tensors.reserve(32);
   program.code.reserve(512);
   set_groups(plan, rank, program);
+  program.sections.reserve(32);
   program.layers = model.is_shape() ? model.layers + model.encoder_layers : 0;
   program.tokens_per_step = plan.global_batch() * plan.sequence;
   program.states_only = !model.is_shape();

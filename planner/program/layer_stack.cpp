@@ -78,18 +78,23 @@ void LayerStack::over_layers(const Unit& unit, bool reverse, Body&& body) {
 
 void LayerStack::forward() {
   for (Alike& alike : stacked_) {
-    if (!recompute_) {
-      over_layers(*alike.unit, false,
-                  [&] { alike.block.forward(Keep::activations, at(block_input_), at(block_input_, 1)); });
-    } else if (interval_ == 1) {
-      over_layers(*alike.unit, false, [&] {
-        save_checkpoint(alike);
-        alike.block.forward(Keep::nothing, at(bottom_), at(bottom_));
-      });
+    if (interval_ == 1) {
+      over_layers(*alike.unit, false, [&] { forward_layer(alike); });
     } else {
       forward_blocks(alike);
     }
   }
+}
+
+void LayerStack::forward_layer(Alike& alike) {
+  builder_.section(SectionKind::layer_forward, [&] {
+    if (recompute_) {
+      save_checkpoint(alike);
+      alike.block.forward(Keep::nothing, at(bottom_), at(bottom_));
+    } else {
+      alike.block.forward(Keep::activations, at(block_input_), at(block_input_, 1));
+    }
+  });
 }
 
 void LayerStack::forward_blocks(Alike& alike) {
@@ -98,7 +103,8 @@ void LayerStack::forward_blocks(Alike& alike) {
     save_checkpoint(alike);
     builder_.layers(layers, 0, 1, [&] {
       zero_.gather(unit);
-      alike.block.forward(Keep::nothing, at(bottom_), at(bottom_));
+      builder_.section(SectionKind::layer_forward,
+                       [&] { alike.block.forward(Keep::nothing, at(bottom_), at(bottom_)); });
     });
   };
   const std::int64_t whole = unit.layers / interval_;
@@ -129,10 +135,12 @@ void LayerStack::restore_checkpoint(const Alike& alike) {
 
 void LayerStack::backward(bool last) {
   for (auto alike = stacked_.rbegin(); alike != stacked_.rend(); ++alike) {
-    if (!recompute_) {
-      over_layers(*alike->unit, true, [&] { backward_layer(*alike, last); });
-    } else if (interval_ == 1) {
-      over_layers(*alike->unit, true, [&] { backward_block(*alike, 1, last); });
+    if (interval_ == 1) {
+      over_layers(*alike->unit, true, [&] {
+        builder_.section(SectionKind::layer_backward, [&] {
+          recompute_ ? backward_block(*alike, 1, last) : backward_layer(*alike, last);
+        });
+      });
     } else {
       backward_blocks(*alike, last);
     }
@@ -151,11 +159,11 @@ void LayerStack::backward_blocks(Alike& alike, bool last) {
   const Unit& unit = *alike.unit;
   const std::int64_t whole = unit.layers / interval_;
   const std::int64_t rest = unit.layers - whole * interval_;
-  if (rest > 0) {
-    builder_.layers(1, unit.first_layer + whole * interval_, 1, [&] { backward_block(alike, rest, last); });
-  }
-  builder_.layers(whole, unit.first_layer + (whole - 1) * interval_, -interval_,
-                  [&] { backward_block(alike, interval_, last); });
+  const auto block = [&](std::int64_t layers) {
+    builder_.section(SectionKind::layer_backward, [&] { backward_block(alike, layers, last); });
+  };
+  if (rest > 0) builder_.layers(1, unit.first_layer + whole * interval_, 1, [&] { block(rest); });
+  builder_.layers(whole, unit.first_layer + (whole - 1) * interval_, -interval_, [&] { block(interval_); });
 }
 
 void LayerStack::backward_block(Alike& alike, std::int64_t layers, bool last) {

@@ -44,6 +44,7 @@ class LayerStack {
   // has room.
   template <class Body>
   void over_layers(const Unit& unit, bool reverse, Body&& body);
+  void forward_layer(Alike& alike);
   void backward_layer(Alike& alike, bool last);
   void forward_blocks(Alike& alike);
   void backward_blocks(Alike& alike, bool last);

@@ -15,4 +15,11 @@ std::string_view name_of(GroupKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+std::string_view name_of(SectionKind kind) {
+  static constexpr std::string_view kNames[] = {
+      "states",       "cleared gradients", "micro-batch",    "embedding forward",  "layer forward",
+      "head forward", "head backward",     "layer backward", "embedding backward", "step"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 }  // namespace zeroplan::program

@@ -213,14 +213,13 @@ class Walk {
   }
 
   void run(std::size_t begin, std::size_t end, std::int64_t layer) {
-    constexpr std::int64_t kMicroBatches = 3;
     for (std::size_t i = begin; i < end; ++i) {
       const Instruction& instruction = program_.code[i];
       switch (class_of(instruction.op)) {
         case Class::structure:
           if (instruction.op == Op::repeat) {
             const auto [count, first, step, close] = instruction.dims;
-            const std::int64_t times = step == 0 ? std::min(count, kMicroBatches) : count;
+            const std::int64_t times = step == 0 ? std::min(count, kWalkedMicroBatches) : count;
             for (std::int64_t k = 0; k < times; ++k) {
               const std::int64_t inner = step == 0 ? layer : layer + first + k * step;
               if (step == 0 || extent_.has(inner)) run(i + 1, static_cast<std::size_t>(close), inner);

@@ -4,6 +4,9 @@
 
 namespace zeroplan::program {
 
+// Iterations that are walked of a repeat that does not move the layer register: micro-batches, chunks.
+inline constexpr std::int64_t kWalkedMicroBatches = 3;
+
 // Finds what every instruction must wait for on other streams, and writes it into `program.order`: read after write,
 // write after read and write after write over instances of buffers, over memory that one buffer released and another
 // acquired, and over a group's collectives. The result depends on what was emitted and on the numbers of instances,

@@ -145,9 +145,31 @@ struct Order {
   }
 };
 
+// What a part of a step is for.
+enum class SectionKind : std::uint8_t {
+  states,             // model states are acquired
+  cleared_gradients,  // before the first micro-batch
+  micro_batch,        // forward and backward of one; those of it follow
+  embedding_forward,
+  layer_forward,  // of one layer, its checkpoint included
+  head_forward,
+  head_backward,
+  layer_backward,  // of one layer or block of layers, with its recomputation and its gradients' way
+  embedding_backward,
+  step,  // what follows the last micro-batch
+};
+std::string_view name_of(SectionKind kind);
+
+// Instructions [begin, end) of a program: whole repeats, and memory that may stay acquired.
+struct Section {
+  SectionKind kind = SectionKind::states;
+  std::uint32_t begin = 0, end = 0;
+};
+
 struct StepProgram {
   std::vector<Buffer> buffers;
   std::vector<Instruction> code;
+  std::vector<Section> sections;  // in the order of their begins; those inside of others after them
   Order order;
   ModelConstants constants;
   std::vector<Approximation> approximations;

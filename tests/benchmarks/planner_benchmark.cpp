@@ -1,5 +1,7 @@
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+
 #include "planner/describe/model/model.hpp"
 #include "planner/describe/plan/plan.hpp"
 #include "planner/predict/kernels.hpp"
@@ -9,6 +11,7 @@
 #include "planner/predict/traffic.hpp"
 #include "planner/predict/work.hpp"
 #include "planner/program/compile.hpp"
+#include "planner/solve/evaluator.hpp"
 
 // What the planner's core costs: one whole plan compiled into a step program and read for memory, traffic and
 // FLOPs.
@@ -88,6 +91,44 @@ void resolve_and_predict(benchmark::State& state) {
   }
 }
 BENCHMARK(resolve_and_predict)->ArgName("zero")->Arg(0)->Arg(3)->Unit(benchmark::kMicrosecond);
+
+// 10,240 neighbours of a plan, each with everything that is said of it, by an evaluator that knows nothing yet: 160 of
+// other stages, tensor-parallel degrees and nodes, and of each 64 with other accumulation; or, with (nearly) the same
+// global batch, 64 with other micro-batches, of which each is compiled.
+void neighbours(benchmark::State& state) {
+  const describe::Model model = describe::resolve_model("llama2-13b");
+  describe::PlanOptions options;
+  const bool same_batch = state.range(0) != 0;
+  constexpr std::int64_t kSequences = 20160;  // the least common multiple of 1 to 10, times 8
+  std::int64_t plans = 0;
+  std::size_t compiled = 0;
+  for (auto _ : state) {
+    solve::Evaluator evaluator(model, options, "dgx-a100");
+    double best = 0;
+    const auto ask = [&](const solve::Neighbour& neighbour) {
+      const auto evaluation = evaluator.evaluate(neighbour);
+      if (evaluation) best = std::max(best, evaluation->tokens_per_second());
+      ++plans;
+    };
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (std::int64_t tp = 1; tp <= 8; tp *= 2) {
+        for (std::int64_t nodes = 1; nodes <= 10; ++nodes) {
+          for (std::int64_t times = 1; times <= 64; ++times) {
+            const std::int64_t accumulation = kSequences * tp / (8 * nodes * times);
+            same_batch ? ask({stage, nodes, tp, times, std::max<std::int64_t>(1, accumulation)})
+                       : ask({stage, nodes, tp, 1, times});
+          }
+        }
+      }
+    }
+    benchmark::DoNotOptimize(best);
+    compiled = evaluator.compiled();
+  }
+  state.counters["each"] = benchmark::Counter(static_cast<double>(plans),
+                                              benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["compiled"] = static_cast<double>(compiled);
+}
+BENCHMARK(neighbours)->ArgName("same_batch")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
 // Depth must not matter.
 void layers(benchmark::State& state) {

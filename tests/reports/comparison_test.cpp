@@ -24,7 +24,7 @@ program::Measurement as_predicted(const predict::Prediction& prediction, std::in
   rank.host_peak_bytes = prediction.memory.host_peak;
   rank.at_device_peak = rank.written_at_device_peak = prediction.memory.at_peak;
   rank.written_at_host_peak = prediction.memory.host_at_peak;
-  const predict::Place& place = prediction.memory.place;
+  const predict::ProgramPoint& place = prediction.memory.place;
   rank.peak_position = {place.phase, place.layer, place.instruction};
   for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
     const program::GroupId group = prediction.program.find_group(entry.group);

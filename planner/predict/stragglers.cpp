@@ -1,4 +1,4 @@
-#include "planner/predict/skew.hpp"
+#include "planner/predict/stragglers.hpp"
 
 #include <array>
 #include <cstddef>
@@ -14,16 +14,16 @@ namespace {
 using program::Instruction;
 using program::Op;
 
-// The first collective of a piece of program, and how often a pass through the piece calls it: it waits also
-// for what was computed before the piece.
+// The first collective of a stretch of program, and how often a pass through it calls it: it waits also
+// for what was computed before it.
 struct First {
   std::size_t index = 0;
   double calls = 1;
 };
 
-// A piece: the body of a repeat, or the whole.
-struct Piece {
-  double since = 0;  // seconds computed since the last collective, or since the piece began
+// A stretch: the body of a repeat, or the whole.
+struct Stretch {
+  double since = 0;  // seconds computed since the last collective, or since it began
   std::optional<First> first;
 };
 
@@ -36,7 +36,7 @@ class Walk {
     switch (instruction.op) {
       case Op::repeat:
         if (++depth_ == kDeepestRepeat) throw std::logic_error("waiting_for_others: repeats nested too deep");
-        pieces_[depth_] = {};
+        stretches_[depth_] = {};
         counts_[depth_] = static_cast<double>(instruction.dims[0]);
         break;
       case Op::end_repeat:
@@ -44,12 +44,12 @@ class Walk {
         break;
       default:
         if (instruction.group == program::kNoGroup) {
-          pieces_[depth_].since += seconds_[index];
+          stretches_[depth_].since += seconds_[index];
           break;
         }
-        if (!pieces_[depth_].first) pieces_[depth_].first = First{index, 1};
-        waiting_[index] += skew_ * pieces_[depth_].since;
-        pieces_[depth_].since = 0;
+        if (!stretches_[depth_].first) stretches_[depth_].first = First{index, 1};
+        waiting_[index] += skew_ * stretches_[depth_].since;
+        stretches_[depth_].since = 0;
     }
   }
 
@@ -59,9 +59,9 @@ class Walk {
   // The first collective of a body follows what came before the repeat once, and the end of the body the
   // other times.
   void close() {
-    const Piece body = pieces_[depth_];
+    const Stretch body = stretches_[depth_];
     const double count = counts_[depth_];
-    Piece& outer = pieces_[--depth_];
+    Stretch& outer = stretches_[--depth_];
     if (!body.first) {
       outer.since += count * body.since;
       return;
@@ -75,7 +75,7 @@ class Walk {
   double skew_;
   const std::vector<double>& seconds_;
   std::vector<double> waiting_;
-  std::array<Piece, kDeepestRepeat> pieces_{};
+  std::array<Stretch, kDeepestRepeat> stretches_{};
   std::array<double, kDeepestRepeat> counts_{};
   std::size_t depth_ = 0;
 };
