@@ -172,7 +172,7 @@ void require_contents(const MappedTensorFile& file, const Contents& contents) {
 }  // namespace
 
 void save_checkpoint(const SavedFile& file, const TrainingIdentity& identity, const RunPosition& position,
-                     Rank& rank, Communicator& world) {
+                     Rank& rank, ControlPlane& world) {
   const Contents contents = contents_of(rank.program());
   Metadata metadata(identity.begin(), identity.end());
   metadata.emplace(kVersionKey, fmt::format("{}", kVersion));
@@ -189,7 +189,7 @@ void save_checkpoint(const SavedFile& file, const TrainingIdentity& identity, co
 }
 
 RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank,
-                            Communicator& world) {
+                            ControlPlane& world) {
   const MappedTensorFile file(path);
   const State state(file);
   state.require_version();

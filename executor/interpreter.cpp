@@ -38,13 +38,8 @@ class Drained {
 }  // namespace
 
 Interpreter::Interpreter(const program::StepProgram& program, Device& device, Arena& arena,
-                         Communicator* data_parallel, Communicator* tensor_parallel)
-    : program_(program),
-      device_(device),
-      arena_(arena),
-      data_parallel_(data_parallel),
-      tensor_parallel_(tensor_parallel),
-      decay_mask_(program) {
+                         const Groups& groups)
+    : program_(program), device_(device), arena_(arena), groups_(groups), decay_mask_(program) {
   clear_profile();
   for (std::size_t i = 0; i < program.code.size(); ++i) {
     const Instruction& instruction = program.code[i];
@@ -56,21 +51,11 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     if (program.buffers[b].name == "scalars") scalars_ = static_cast<BufferId>(b);
   }
-  overlaps_ = true;
-  for (Communicator* group : {data_parallel_, tensor_parallel_}) {
-    if (group == nullptr) continue;
-    overlaps_ = overlaps_ && group->runs_beside();
-    group->set_activity([this] { return position_text(); });
-  }
+  overlaps_ = std::all_of(groups_.begin(), groups_.end(), [](const DataPlane* group) {
+    return group == nullptr || group->capabilities().runs_beside;
+  });
   for (const program::Order::Event& event : program.order.events) {
     executions_.push_back({std::vector<Device::Event>(std::size_t{event.oldest} + 1), 0});
-  }
-}
-
-// What is said of this rank later is where it was last.
-Interpreter::~Interpreter() {
-  for (Communicator* group : {data_parallel_, tensor_parallel_}) {
-    if (group != nullptr) group->set_activity([text = position_text()] { return text; });
   }
 }
 
@@ -180,7 +165,8 @@ void Interpreter::issue(std::size_t index, Registers registers, const StepSettin
       break;
     }
     case Class::collective:
-      on_stream(collective(instruction, registers.layer));
+      on_stream([this, &group = ranks_of(instruction), transfer = transfer(instruction, registers.layer),
+                 stream] { group.enqueue(transfer, device_, stream); });
       break;
     case Class::kernel:
     case Class::to_host:
@@ -260,31 +246,25 @@ void Interpreter::memory(const Instruction& instruction, std::int64_t layer) {
   if (arena_.high_water().device > highest) peak_position_ = position();
 }
 
-std::function<void()> Interpreter::collective(const Instruction& instruction, std::int64_t layer) const {
-  Communicator* const group =
-      instruction.group == program::Group::data_parallel ? data_parallel_ : tensor_parallel_;
-  if (group == nullptr) {
-    throw CommunicationError(fmt::format("{} over {} ranks without a communicator",
-                                         program::name_of(instruction.op),
-                                         program::name_of(instruction.group)));
+DataPlane& Interpreter::ranks_of(const Instruction& instruction) const {
+  DataPlane* const group = groups_[static_cast<std::size_t>(instruction.group)];
+  if (group != nullptr) return *group;
+  throw CommunicationError(fmt::format("{} over {} ranks without a communicator",
+                                       program::name_of(instruction.op),
+                                       program::name_of(instruction.group)));
+}
+
+Transfer Interpreter::transfer(const Instruction& instruction, std::int64_t layer) const {
+  const bool takes_maximum = (instruction.flags & program::kMaximum) != 0;
+  Transfer transfer{.kind = kind_of(instruction.op),
+                    .reduction = takes_maximum ? Reduction::maximum : Reduction::sum};
+  transfer.whole = operand(instruction, program::whole_operand(instruction.op), layer);
+  transfer.whole.elements = instruction.dims[0];
+  if (transfer.kind == TransferKind::all_gather) {
+    transfer.own = operand(instruction, 0, layer);
+    transfer.own.elements = div_exact(instruction.dims[0], ranks_of(instruction).size());
   }
-  Tensor whole = operand(instruction, program::whole_operand(instruction.op), layer);
-  whole.elements = instruction.dims[0];
-  switch (instruction.op) {
-    case Op::all_reduce: {
-      const bool takes_maximum = (instruction.flags & program::kMaximum) != 0;
-      return [=] { group->all_reduce(whole, takes_maximum ? Reduction::maximum : Reduction::sum); };
-    }
-    case Op::reduce_scatter:
-      return [=] { group->reduce_scatter(whole); };
-    case Op::all_gather: {
-      Tensor own = operand(instruction, 0, layer);
-      own.elements = div_exact(instruction.dims[0], group->size());
-      return [=] { group->all_gather(own, whole); };
-    }
-    default:
-      return [=] { group->broadcast(whole, 0); };
-  }
+  return transfer;
 }
 
 Kernel Interpreter::kernel(const Instruction& instruction, Registers registers,

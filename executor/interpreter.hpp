@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "executor/arena.hpp"
-#include "executor/communicator/communicator.hpp"
+#include "executor/communicator/data_plane.hpp"
 #include "executor/decay_mask.hpp"
 #include "executor/device/device.hpp"
 #include "planner/program/measurement.hpp"
@@ -47,13 +47,14 @@ struct Profile {
 // Walks a step program and issues it to the device's streams, with the waits that are in the program. It knows nothing
 // of ZeRO: stages, partitions and copies are already instructions. Groups of one rank may be nullptr.
 //
-// Streams run beside each other where every group can (Communicator::runs_beside) and nothing is observed
+// Streams run beside each other where every group can (DataPlaneCapabilities::runs_beside) and nothing is observed
 // (Arena::observing); else each instruction ends before the next begins. The results are the same bits.
 class Interpreter {
  public:
-  Interpreter(const program::StepProgram& program, Device& device, Arena& arena, Communicator* data_parallel,
-              Communicator* tensor_parallel);
-  ~Interpreter();
+  using Groups = std::array<DataPlane*, program::kGroups>;  // by program::Group
+
+  Interpreter(const program::StepProgram& program, Device& device, Arena& arena, const Groups& groups);
+  ~Interpreter() = default;
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
@@ -98,7 +99,9 @@ class Interpreter {
   std::uint64_t packed(std::size_t instruction, Registers registers) const;
   void add_time(std::size_t index, double seconds);
   void memory(const program::Instruction& instruction, std::int64_t layer);
-  std::function<void()> collective(const program::Instruction& instruction, std::int64_t layer) const;
+  Transfer transfer(const program::Instruction& instruction, std::int64_t layer) const;
+  // The only place that finds the ranks of a group.
+  DataPlane& ranks_of(const program::Instruction& instruction) const;
   Kernel kernel(const program::Instruction& instruction, Registers registers, const StepSettings& settings);
   Tensor operand(const program::Instruction& instruction, std::size_t index, std::int64_t layer) const;
   std::int64_t instance_of(program::BufferId buffer, std::int64_t layer) const;
@@ -107,8 +110,7 @@ class Interpreter {
   const program::StepProgram& program_;
   Device& device_;
   Arena& arena_;
-  Communicator* data_parallel_;
-  Communicator* tensor_parallel_;
+  Groups groups_;
   DecayMask decay_mask_;
   std::size_t first_after_setup_ = 0;
   program::BufferId scalars_ = program::kNoBuffer;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "executor/arena.hpp"
@@ -22,7 +23,10 @@ struct StepResult {
 // those of one tensor-parallel group are neighbours, as they need the fastest links.
 class Rank {
  public:
-  Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, Communicator& world);
+  Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world);
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
 
   void initialize(const ParameterValue& value, float loss_scale = 1);
   // Runs one step. `settings.step` and `tokens_per_step` are set here.
@@ -33,15 +37,16 @@ class Rank {
   Arena& arena() { return arena_; }
   Interpreter& interpreter() { return interpreter_; }
   Device& device() { return *device_; }
-  Communicator* data_parallel() const { return data_parallel_.get(); }
-  Communicator* tensor_parallel() const { return tensor_parallel_.get(); }
+  // By program::Group; nullptr where the group has one rank.
+  Communicator* group(std::size_t index) const { return groups_[index].get(); }
+  Communicator* group(program::Group group) const { return groups_[static_cast<std::size_t>(group)].get(); }
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
  private:
   program::StepProgram program_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Communicator> data_parallel_, tensor_parallel_;  // empty where the group has one rank
+  std::array<std::unique_ptr<Communicator>, program::kGroups> groups_;
   Arena arena_;
   Interpreter interpreter_;
   std::int64_t steps_ = 0;  // updates done

@@ -117,18 +117,11 @@ std::vector<std::string> places_of(const program::StepProgram& program) {
 
 }  // namespace
 
-program::ReplicaChecks check_replicas(Rank& rank, Communicator& world) {
+program::ReplicaChecks check_replicas(Rank& rank, ControlPlane& world) {
   const program::StepProgram& program = rank.program();
   const std::vector<Held> own = Sums(rank).all();
   const std::size_t count = own.size();
-  std::vector<Held> all(count * static_cast<std::size_t>(world.size()));
-  const auto bytes_of = [](Held* held, std::size_t n) {
-    return Tensor{reinterpret_cast<std::byte*>(held), program::DataType::uint8,
-                  static_cast<Elements>(n * sizeof(Held))};
-  };
-  Held* place = all.data() + count * static_cast<std::size_t>(world.rank());
-  std::copy(own.begin(), own.end(), place);
-  world.all_gather(bytes_of(place, count), bytes_of(all.data(), all.size()));
+  const std::vector<Held> all = gathered(world, std::span<const Held>(own));
 
   const std::vector<std::string> places = places_of(program);
   const std::int64_t tensor_parallel = program.tensor_parallel.size;

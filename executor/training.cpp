@@ -8,7 +8,6 @@
 #include <mutex>
 #include <span>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include "executor/control.hpp"
@@ -23,7 +22,6 @@ namespace zeroplan::executor {
 namespace {
 
 using program::CollectiveCount;
-using program::Group;
 using program::Measurement;
 using program::RankMeasurement;
 using program::StepMeasurement;
@@ -83,33 +81,26 @@ class Heartbeat {
   std::jthread thread_;
 };
 
-using Counts = std::array<std::array<CollectiveCount, program::kCollectives>, program::kGroups>;
-
-void add_counts(Counts& counts, Group group, const Communicator* communicator, std::int64_t sign) {
-  if (communicator == nullptr) return;
-  for (const Ledger::Total& total : communicator->ledger().totals) {
-    CollectiveCount& count =
-        counts[static_cast<std::size_t>(group)][program::collective_index(total.collective)];
-    count.calls += sign * total.calls;
-    count.bytes += sign * total.bytes;
-  }
-}
-
-void add_moved(RankMeasurement& measurement, Group group, const Communicator* communicator,
-               std::int64_t sign) {
-  if (communicator == nullptr) return;
-  std::array<Bytes, program::kCollectives>& moved = measurement.moved[static_cast<std::size_t>(group)];
+// Of a group's collectives; a program has no messages between two ranks.
+void add_traffic(RankMeasurement& measurement, std::size_t group, const DataPlane& ranks, std::int64_t sign) {
   for (const program::Op op : program::kCollectiveOps) {
-    moved[program::collective_index(op)] += sign * communicator->moved().of(op);
+    const TransferKind kind = kind_of(op);
+    const std::size_t index = program::collective_index(op);
+    measurement.moved[group][index] += sign * ranks.moved().of(kind);
+    for (const Ledger::Total& total : ranks.ledger().totals) {
+      if (total.kind != kind) continue;
+      CollectiveCount& count = measurement.collectives[group][index];
+      count.calls += sign * total.calls;
+      count.bytes += sign * total.bytes;
+    }
   }
 }
 
 // What the ledgers and the device have counted so far, with a sign: two calls around a step leave its part.
 void add_totals(RankMeasurement& measurement, Rank& rank, int sign) {
-  add_counts(measurement.collectives, Group::data_parallel, rank.data_parallel(), sign);
-  add_counts(measurement.collectives, Group::tensor_parallel, rank.tensor_parallel(), sign);
-  add_moved(measurement, Group::data_parallel, rank.data_parallel(), sign);
-  add_moved(measurement, Group::tensor_parallel, rank.tensor_parallel(), sign);
+  for (std::size_t group = 0; group < program::kGroups; ++group) {
+    if (rank.group(group) != nullptr) add_traffic(measurement, group, *rank.group(group), sign);
+  }
   measurement.product_flops += sign * rank.device().product_flops();
   measurement.to_host_bytes += sign * rank.interpreter().profile().to_host_bytes;
   measurement.to_device_bytes += sign * rank.interpreter().profile().to_device_bytes;
@@ -144,7 +135,7 @@ StepResult checked_step(const StepSettings& settings, Rank& rank, BatchSource& b
 }
 
 // A barrier, with when this rank came and when it left.
-program::Meeting meet(Communicator& world) {
+program::Meeting meet(ControlPlane& world) {
   const auto now = [] { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); };
   program::Meeting meeting;
   meeting.came = now();
@@ -175,7 +166,7 @@ std::vector<program::InstructionTime> times_of(const program::StepProgram& step,
 }
 
 // Where a run that is resumed begins; `order` is that of its data.
-RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank, Communicator& world) {
+RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank, ControlPlane& world) {
   const RunPosition saved = load_checkpoint(job.resume, job.identity, rank, world);
   if (saved.data.order != order && world.rank() == 0 && job.still_running) {
     job.still_running(
@@ -184,19 +175,6 @@ RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank
                     saved.data.order, order));
   }
   return {saved.steps, {saved.data.resumed_in(order), order}};
-}
-
-std::vector<RankMeasurement> gathered(const RankMeasurement& own, Communicator& world) {
-  static_assert(std::is_trivially_copyable_v<RankMeasurement>);
-  std::vector<RankMeasurement> all(static_cast<std::size_t>(world.size()));
-  RankMeasurement& place = all[static_cast<std::size_t>(world.rank())];
-  place = own;
-  const auto bytes_of = [](std::span<RankMeasurement> measurements) {
-    return Tensor{reinterpret_cast<std::byte*>(measurements.data()), program::DataType::uint8,
-                  static_cast<Elements>(measurements.size_bytes())};
-  };
-  world.all_gather(bytes_of({&place, 1}), bytes_of(all));
-  return all;
 }
 
 }  // namespace
@@ -295,7 +273,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   add_waiting(waiting, rank, 0);
   measurement.times = times_of(rank.program(), profile, waiting);
   measurement.waited_for_traffic_seconds = profile.waited_for_traffic_seconds;
-  measurement.of_rank = gathered(own, world);
+  measurement.of_rank = gathered(world, own);
   measurement.replicas = check_replicas(rank, world);
   const std::int64_t taken = begin.steps + measurement.steps.taken();
   saver.finish(taken);

@@ -1,38 +1,36 @@
 #include "executor/waiting.hpp"
 
-namespace zeroplan::executor {
+#include <algorithm>
+#include <span>
 
-using program::Group;
+namespace zeroplan::executor {
 
 namespace {
 
 // Adds how long this rank waited in each instruction. The rank of a group that is in a call shortest came
 // last and waited for none; what the others took beyond it was waiting. Every rank of the group must call it.
 void add_waiting(std::vector<double>& of_instruction, const std::vector<Profile::Call>& calls,
-                 Communicator* group) {
-  if (group == nullptr || calls.empty()) return;
-  std::vector<float> least;  // negated, as there is a maximum only
-  least.reserve(calls.size());
-  for (const Profile::Call& call : calls) least.push_back(-call.seconds);
-  group->all_reduce({reinterpret_cast<std::byte*>(least.data()), program::DataType::fp32,
-                     static_cast<Elements>(least.size())},
-                    Reduction::maximum);
+                 ControlPlane& ranks) {
+  std::vector<float> own;
+  own.reserve(calls.size());
+  for (const Profile::Call& call : calls) own.push_back(call.seconds);
+  const std::vector<float> all = gathered(ranks, std::span<const float>(own));
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    of_instruction[calls[i].instruction] += static_cast<double>(calls[i].seconds + least[i]);
+    float least = own[i];
+    for (std::size_t at = i; at < all.size(); at += calls.size()) least = std::min(least, all[at]);
+    of_instruction[calls[i].instruction] += static_cast<double>(own[i] - least);
   }
 }
 
 }  // namespace
 
 void add_waiting(std::vector<double>& of_instruction, Rank& rank, std::size_t calls) {
-  const auto add = [&](Group group, Communicator* ranks) {
-    const auto& noted = rank.interpreter().profile().collectives[static_cast<std::size_t>(group)];
-    if (noted.size() < calls) return;
-    add_waiting(of_instruction, noted, ranks);
-    rank.interpreter().clear_calls(group);
-  };
-  add(Group::data_parallel, rank.data_parallel());
-  add(Group::tensor_parallel, rank.tensor_parallel());
+  for (std::size_t group = 0; group < program::kGroups; ++group) {
+    const auto& noted = rank.interpreter().profile().collectives[group];
+    if (rank.group(group) == nullptr || noted.empty() || noted.size() < calls) continue;
+    add_waiting(of_instruction, noted, *rank.group(group));
+    rank.interpreter().clear_calls(static_cast<program::Group>(group));
+  }
 }
 
 std::vector<double> measure_waiting(Rank& rank) {

@@ -213,7 +213,7 @@ void write_transposed(const program::TensorPlacement& tensor, const NamedWeight&
 }  // namespace
 
 void export_weights(const std::string& path, const program::WeightNames& names, Rank& rank,
-                    Communicator& world) {
+                    ControlPlane& world) {
   const program::StepProgram& program = rank.program();
   const std::vector<TensorEntry> tensors = stored_tensors(names);
   std::map<std::string_view, std::size_t> entries;

@@ -61,8 +61,8 @@ void poison_padding(Rank& rank) {
 
 // Bytes of whole vectors that went through a collective of the data-parallel group.
 Bytes reduced_bytes(const Rank& rank, program::Op collective) {
-  for (const Ledger::Total& total : rank.data_parallel()->ledger().totals) {
-    if (total.collective == collective) return total.bytes;
+  for (const Ledger::Total& total : rank.group(program::Group::data_parallel)->ledger().totals) {
+    if (total.kind == kind_of(collective)) return total.bytes;
   }
   return 0;
 }

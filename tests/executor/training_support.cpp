@@ -143,8 +143,8 @@ Training train(const describe::Model& model, const describe::Plan& plan, const T
               options.device ? options.device(world.rank()) : make_cpu_device({}), world);
     rank.initialize(initial, options.loss_scale);
     if (options.visit) options.visit(rank, 0);
-    const Bytes data_before = total(rank.data_parallel());
-    const Bytes tensor_before = total(rank.tensor_parallel());
+    const Bytes data_before = total(rank.group(program::Group::data_parallel));
+    const Bytes tensor_before = total(rank.group(program::Group::tensor_parallel));
     SequenceBatches batches(tokens, plan, position.data_parallel);
     const auto index = static_cast<std::size_t>(world.rank());
     for (std::int64_t step = 1; step <= options.steps; ++step) {
@@ -156,8 +156,8 @@ Training train(const describe::Model& model, const describe::Plan& plan, const T
     training.high_water[index] = rank.arena().high_water();
     if (index != 0) return;
     training.at_high_water = rank.arena().at_high_water();
-    training.data_parallel_bytes = total(rank.data_parallel()) - data_before;
-    training.tensor_parallel_bytes = total(rank.tensor_parallel()) - tensor_before;
+    training.data_parallel_bytes = total(rank.group(program::Group::data_parallel)) - data_before;
+    training.tensor_parallel_bytes = total(rank.group(program::Group::tensor_parallel)) - tensor_before;
   });
   for (std::size_t r = 1; r < ranks; ++r) {
     for (std::size_t i = 0; i < results[r].size(); ++i) {

@@ -1,0 +1,28 @@
+#include "executor/communicator/communicator.hpp"
+
+#include "executor/device/device.hpp"
+
+namespace zeroplan::executor {
+
+void Communicator::enqueue(const Transfer& transfer, Device& device, program::Stream stream) {
+  device.run_on_host(stream, [this, &transfer] { run(transfer); });
+}
+
+void Communicator::run(const Transfer& transfer) {
+  switch (transfer.kind) {
+    case TransferKind::all_reduce:
+      return all_reduce(transfer.whole, transfer.reduction);
+    case TransferKind::reduce_scatter:
+      return reduce_scatter(transfer.whole);
+    case TransferKind::all_gather:
+      return all_gather(transfer.own, transfer.whole);
+    case TransferKind::broadcast:
+      return broadcast(transfer.whole, transfer.other);
+    case TransferKind::send:
+      return send(transfer.whole, transfer.other);
+    case TransferKind::receive:
+      return receive(transfer.whole, transfer.other);
+  }
+}
+
+}  // namespace zeroplan::executor
