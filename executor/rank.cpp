@@ -24,8 +24,8 @@ Groups groups_of(const program::StepProgram& program, ControlPlane& world) {
   return groups;
 }
 
-Interpreter::Groups data_planes_of(const Groups& groups) {
-  Interpreter::Groups planes{};
+GroupPlanes data_planes_of(const Groups& groups) {
+  GroupPlanes planes{};
   std::transform(groups.begin(), groups.end(), planes.begin(), [](const auto& group) { return group.get(); });
   return planes;
 }

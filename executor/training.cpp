@@ -27,9 +27,6 @@ using program::RankMeasurement;
 using program::StepMeasurement;
 using Clock = std::chrono::steady_clock;
 
-// Of a group's collectives: when there are more, the ranks find out who waited in them.
-constexpr std::size_t kCallsNoted = 16'384;
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -128,7 +125,9 @@ StepResult checked_step(const StepSettings& settings, Rank& rank, BatchSource& b
   try {
     return rank.step(settings, batches);
   } catch (const DeviceError& error) {
-    throw DeviceError(fmt::format("{}: {}", where(), error.what()));
+    // A device may not know more than how far it came.
+    throw DeviceError(
+        fmt::format("{}: {} (finished last: {})", where(), error.what(), rank.interpreter().finished_text()));
   } catch (const CommunicationError& error) {
     throw CommunicationError(fmt::format("{}: {}", where(), error.what()));
   }
@@ -257,7 +256,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       step.skipped = result.skipped;
       step.peak_bytes = rank.arena().high_water().device;
       measurement.steps.push_back(step);
-      if (!step.warm_up) add_waiting(waiting, rank, kCallsNoted);
+      if (!step.warm_up) add_waiting(waiting, rank);
       if (world.rank() == 0 && job.stepped) job.stepped(step);
       saver.after_step(step.step, control.saves);
       measurement.interrupted_by = control.signal;
@@ -270,7 +269,6 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   rank.arena().check_held();
   measure_memory(own, rank);
   const Profile& profile = rank.interpreter().profile();
-  add_waiting(waiting, rank, 0);
   measurement.times = times_of(rank.program(), profile, waiting);
   measurement.waited_for_traffic_seconds = profile.waited_for_traffic_seconds;
   measurement.of_rank = gathered(world, own);

@@ -9,11 +9,11 @@ namespace {
 
 // Adds how long this rank waited in each instruction. The rank of a group that is in a call shortest came
 // last and waited for none; what the others took beyond it was waiting. Every rank of the group must call it.
-void add_waiting(std::vector<double>& of_instruction, const std::vector<Profile::Call>& calls,
+void add_waiting(std::vector<double>& of_instruction, const std::vector<Interpreter::Call>& calls,
                  ControlPlane& ranks) {
   std::vector<float> own;
   own.reserve(calls.size());
-  for (const Profile::Call& call : calls) own.push_back(call.seconds);
+  for (const Interpreter::Call& call : calls) own.push_back(call.seconds);
   const std::vector<float> all = gathered(ranks, std::span<const float>(own));
   for (std::size_t i = 0; i < calls.size(); ++i) {
     float least = own[i];
@@ -24,19 +24,12 @@ void add_waiting(std::vector<double>& of_instruction, const std::vector<Profile:
 
 }  // namespace
 
-void add_waiting(std::vector<double>& of_instruction, Rank& rank, std::size_t calls) {
+void add_waiting(std::vector<double>& of_instruction, Rank& rank) {
   for (std::size_t group = 0; group < program::kGroups; ++group) {
-    const auto& noted = rank.interpreter().profile().collectives[group];
-    if (rank.group(group) == nullptr || noted.empty() || noted.size() < calls) continue;
-    add_waiting(of_instruction, noted, *rank.group(group));
-    rank.interpreter().clear_calls(static_cast<program::Group>(group));
+    if (rank.group(group) == nullptr) continue;
+    const std::vector<Interpreter::Call> calls = rank.interpreter().calls(group);
+    if (!calls.empty()) add_waiting(of_instruction, calls, *rank.group(group));
   }
-}
-
-std::vector<double> measure_waiting(Rank& rank) {
-  std::vector<double> of_instruction(rank.interpreter().profile().of_instruction.size());
-  add_waiting(of_instruction, rank, 0);
-  return of_instruction;
 }
 
 }  // namespace zeroplan::executor

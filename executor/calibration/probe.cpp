@@ -38,7 +38,10 @@ ProbeTimes run_probe(Probe probe, std::unique_ptr<Device> device, Communicator& 
     rank.interpreter().clear_profile();
     world.barrier();
     rank.step(probe.settings, *batches);
-    if (i >= probe.warm_up) add_repeat(times, rank.interpreter().profile(), measure_waiting(rank));
+    if (i < probe.warm_up) continue;
+    std::vector<double> waiting(rank.program().code.size());
+    add_waiting(waiting, rank);
+    add_repeat(times, rank.interpreter().profile(), std::move(waiting));
   }
   times.workspace_bytes = rank.device().workspace_bytes();
   return times;

@@ -4,8 +4,12 @@
 
 namespace zeroplan::executor {
 
-void Communicator::enqueue(const Transfer& transfer, Device& device, program::Stream stream) {
-  device.run_on_host(stream, [this, &transfer] { run(transfer); });
+void Communicator::enqueue(const Transfer& transfer, Device& device, program::Stream stream,
+                           const Watch& watch) {
+  const auto call = [](void* self, const void* what) {
+    static_cast<Communicator*>(self)->run(*static_cast<const Transfer*>(what));
+  };
+  device.run_on_host(stream, {call, this, &transfer}, watch);
 }
 
 void Communicator::run(const Transfer& transfer) {

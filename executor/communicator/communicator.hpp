@@ -24,7 +24,7 @@ class Communicator : public ControlPlane, public DataPlane {
   virtual void send(Tensor tensor, std::int64_t to) = 0;
   virtual void receive(Tensor tensor, std::int64_t from) = 0;
 
-  void enqueue(const Transfer& transfer, Device& device, program::Stream stream) final;
+  void enqueue(const Transfer& transfer, Device& device, program::Stream stream, const Watch& watch) final;
 
  private:
   void run(const Transfer& transfer);

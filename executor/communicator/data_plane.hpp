@@ -11,6 +11,7 @@
 namespace zeroplan::executor {
 
 class Device;
+struct Watch;
 
 enum class Reduction : std::uint8_t { sum, maximum };
 
@@ -42,6 +43,8 @@ struct DataPlaneCapabilities {
   bool sums_in_rank_order = false;
   // This group's calls may run beside those of other groups and beside kernels. They are still made one at a time.
   bool runs_beside = false;
+  // It moves what the processors of the host reach, and so is for devices whose memory that is.
+  bool moves_host_memory = false;
 };
 
 // One call as its rank saw it. Ranks of a group have the same collectives in the same order; of the messages, each pair
@@ -99,7 +102,8 @@ class DataPlane {
   virtual DataPlaneCapabilities capabilities() const = 0;
 
   // `transfer`, and what it points to, must last until the stream is past it.
-  virtual void enqueue(const Transfer& transfer, Device& device, program::Stream stream) = 0;
+  virtual void enqueue(const Transfer& transfer, Device& device, program::Stream stream,
+                       const Watch& watch) = 0;
 
   // Calls and what they were asked to do.
   virtual const Ledger& ledger() const = 0;

@@ -173,6 +173,7 @@ void test_control(Communicator& world) {
   world.share(id, world.size() - 1);
   require(id[0] == std::byte{7} && id[127] == std::byte{7}, "shared by the last rank");
   require(world.ledger().totals.empty(), "the control plane enters no ledger");
+  require(world.capabilities().sums_in_rank_order, "sums have the bits of the order of ranks");
 }
 
 void test_results(Communicator& world) {

@@ -104,7 +104,7 @@ TEST_CASE("threads: messages keep to the order of a device's stream") {
                            .other = 1 - ranks.rank()});
     }
     for (const Transfer& transfer : transfers)
-      ranks.enqueue(transfer, *device, program::Stream::communication);
+      ranks.enqueue(transfer, *device, program::Stream::communication, {});
     device->synchronize();
     for (std::size_t i = 0; i < kMessages; ++i) require(values[i][99] == static_cast<float>(i), "in order");
   });

@@ -110,7 +110,7 @@ class ExchangeCommunicator final : public Communicator {
   void abort(const std::string& reason) override { transport_->abort(reason); }
   void set_activity(Activity activity) override { transport_->set_activity(std::move(activity)); }
   DataPlaneCapabilities capabilities() const override {
-    return {.sums_in_rank_order = true, .runs_beside = transport_->runs_beside()};
+    return {.sums_in_rank_order = true, .runs_beside = transport_->runs_beside(), .moves_host_memory = true};
   }
 
  private:

@@ -135,7 +135,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   DataPlaneCapabilities capabilities() const override {
-    return {.sums_in_rank_order = true, .runs_beside = true};
+    return {.sums_in_rank_order = true, .runs_beside = true, .moves_host_memory = true};
   }
   void set_activity(Activity activity) override {
     group_->run()->set_activity(group_->member(rank_), std::move(activity));
