@@ -146,7 +146,7 @@ class Calibration {
   // A machine is slower for seconds at a time, when it is shared or hot: so all probes are run in turn,
   // several times, and what is slow in one round only does not count.
   void with_ranks(Communicator& group) const {
-    const program::GroupInfo ranks{group.size(), group.rank()};
+    const program::Group ranks{.size = group.size(), .rank = group.rank()};
     std::vector<calibrate::Probe> kernels, collectives;
     for (const Precision precision : settings_.types) {
       for (calibrate::Probe& probe : calibrate::kernel_probes(precision, ranks, settings_.extent)) {

@@ -13,8 +13,8 @@ struct Tolerance {
 };
 
 Tolerance tolerance_of(const describe::Model& model, const describe::Plan& plan) {
-  const bool same_order =
-      plan.tensor_parallel == 1 && (plan.data_parallel == 1 || plan.gradient_accumulation == 1);
+  const bool same_order = plan.tensor_parallel == 1 && plan.shard == 0 &&
+                          (plan.data_parallel == 1 || plan.gradient_accumulation == 1);
   const bool same_parts = plan.engine.tied_gradient_apart || !model.tied_embeddings;
   switch (plan.precision) {
     case Precision::fp32:
@@ -58,6 +58,8 @@ describe::Plan one_rank_plan(const describe::Plan& plan) {
   alone.data_parallel = 1;
   alone.tensor_parallel = 1;
   alone.zero_stage = 0;
+  alone.shard = 0;
+  alone.secondary_shard = 0;
   alone.offload = describe::Offload::none;
   alone.partition_activations = false;
   alone.offload_activations = false;

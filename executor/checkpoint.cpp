@@ -80,7 +80,7 @@ void write_vector(const HeldVector& vector, Rank& rank, const Contents& contents
   const auto [begin, end] = own_share(held, vector, program);
   std::vector<float> block;
   for_each_strip(program, vector.unit, begin, end, [&](const Strip& strip) {
-    if (program.tensors[strip.tensor].replicated && program.tensor_parallel.rank != 0) return;
+    if (program.tensors[strip.tensor].replicated && !program.speaks_for_replicated()) return;
     const std::size_t entry = contents.entry(program, vector, strip.tensor);
     write_blocks(rank.device(), held, strip, block, [&](Elements done, std::span<const float> values) {
       sink.write(entry, strip.whole + done, values);

@@ -16,7 +16,7 @@ DecayMask::DecayMask(const program::StepProgram& program) : of_unit_(program.uni
   for (const program::TensorPlacement& tensor : program.tensors) {
     if (is_matrix(tensor.name)) continue;
     const program::UnitPlacement& unit = program.units[tensor.unit];
-    const Elements first = unit.states_are_partition ? program.data_parallel.rank * unit.partition : 0;
+    const Elements first = program.own_begin(unit);
     const ElementRange range{
         std::max<Elements>(0, tensor.offset - first),
         std::min(unit.owned, tensor.offset - first + tensor.copies * tensor.outputs * tensor.inputs)};

@@ -70,8 +70,7 @@ void clear_states(const program::StepProgram& program, Interpreter& interpreter)
   };
   clear(interpreter.scalars(), program::kScalars);
   for (const program::UnitPlacement& unit : program.units) {
-    const Elements whole =
-        unit.states_are_partition ? unit.partition * program.data_parallel.size : unit.partition;
+    const Elements whole = unit.partition * program.shard_group(unit).size;
     for (std::int64_t layer = unit.first_layer; layer < unit.first_layer + unit.layers; ++layer) {
       const auto clear_buffer = [&](BufferId buffer, Elements elements) {
         if (buffer != kNoBuffer) clear(interpreter.tensor(buffer, layer), elements);
@@ -87,10 +86,10 @@ void initialize_parameters(const program::StepProgram& program, Interpreter& int
                            const ParameterValue& value) {
   for (const program::TensorPlacement& placement : program.tensors) {
     const program::UnitPlacement& unit = program.units[placement.unit];
-    const Elements own = program.data_parallel.rank * unit.partition;
+    const Elements own = program.own_begin(unit);
     // Where a buffer holds a partition, flat indices start at the rank's own.
     const Elements parameter_begin = unit.parameter_is_partition ? own : 0;
-    const Elements master_begin = unit.states_are_partition ? own : 0;
+    const Elements master_begin = unit.is_partitioned() ? own : 0;
     for (std::int64_t layer = unit.first_layer; layer < unit.first_layer + unit.layers; ++layer) {
       const Tensor parameter = interpreter.tensor(unit.parameter, layer);
       const Tensor master = unit.master != kNoBuffer ? interpreter.tensor(unit.master, layer) : Tensor{};

@@ -52,17 +52,14 @@ Interpreter::Interpreter(const program::StepProgram& program, Device& device, Ar
       first_after_setup_(first_after_setup(program)) {
   clear_profile();
   for (const DataPlane* group : groups) {
-    if (group == nullptr || !group->capabilities().moves_host_memory ||
-        device.capabilities().host_reaches_memory)
-      continue;
+    if (!group->capabilities().moves_host_memory || device.capabilities().host_reaches_memory) continue;
     throw DeviceError(
         fmt::format("ranks that move memory of the host cannot move that of {}", device.name()));
   }
   settings_.model = program.constants;
   runs_beside_ = device.capabilities().runs_beside &&
-                 std::all_of(groups.begin(), groups.end(), [](const DataPlane* group) {
-                   return group == nullptr || group->capabilities().runs_beside;
-                 });
+                 std::all_of(groups.begin(), groups.end(),
+                             [](const DataPlane* group) { return group->capabilities().runs_beside; });
 }
 
 void Interpreter::clear_profile() {

@@ -47,7 +47,7 @@ struct CommandWait {
 
 struct GroupTransfer {
   DataPlane* ranks = nullptr;
-  std::size_t group = 0;  // program::Group
+  std::size_t group = 0;  // index into StepProgram::groups
   Transfer transfer;
 };
 

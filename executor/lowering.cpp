@@ -286,7 +286,7 @@ Kernel Lowering::kernel(const Instruction& instruction, const Registers& registe
   kernel.extra = instruction.extra;
   kernel.iteration = reads_iteration(instruction) ? registers.iteration : 0;
   kernel.layer = registers.layer;
-  kernel.counts_replicated = program_.tensor_parallel.rank == 0;
+  kernel.counts_replicated = program_.speaks_for_replicated();
   kernel.dims = instruction.dims;
   for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
     kernel.operands[i] = operand(instruction, i, registers.layer);
@@ -300,13 +300,13 @@ Kernel Lowering::kernel(const Instruction& instruction, const Registers& registe
 }
 
 GroupTransfer Lowering::transfer(const Instruction& instruction, std::int64_t layer) const {
-  const auto group = static_cast<std::size_t>(instruction.group);
-  DataPlane* const ranks = groups_[group];
-  if (ranks == nullptr) {
-    throw CommunicationError(fmt::format("{} over {} ranks without a communicator",
-                                         program::name_of(instruction.op),
-                                         program::name_of(instruction.group)));
+  // The only place that finds the ranks of an instruction.
+  const std::size_t group = instruction.group;
+  if (group >= groups_.size()) {
+    throw CommunicationError(
+        fmt::format("{} over a group without a communicator", program::name_of(instruction.op)));
   }
+  DataPlane* const ranks = groups_[group];
   const bool takes_maximum = (instruction.flags & program::kMaximum) != 0;
   Transfer transfer;
   transfer.kind = kind_of(instruction.op);

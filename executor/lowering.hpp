@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -10,8 +9,8 @@
 
 namespace zeroplan::executor {
 
-// By program::Group; nullptr where the group has one rank.
-using GroupPlanes = std::array<DataPlane*, program::kGroups>;
+// As StepProgram::groups.
+using GroupPlanes = std::vector<DataPlane*>;
 
 // How a step is to be played.
 struct LoweringForm {

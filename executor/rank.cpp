@@ -1,6 +1,5 @@
 #include "executor/rank.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -8,32 +7,26 @@ namespace zeroplan::executor {
 
 namespace {
 
-using Groups = std::array<std::unique_ptr<Communicator>, program::kGroups>;
+using Groups = std::vector<std::unique_ptr<Communicator>>;
 
-// Which ranks of the world form which group of a program.
-Groups groups_of(const program::StepProgram& program, ControlPlane& world) {
-  const std::int64_t data_parallel = program.data_parallel.rank;
-  const std::int64_t tensor_parallel = program.tensor_parallel.rank;
+Groups split_off(ControlPlane& world, const program::StepProgram& program) {
   Groups groups;
-  const auto split_off = [&](program::Group group, std::int64_t color, std::int64_t key) {
-    std::unique_ptr<Communicator> ranks = world.split(color, key);
-    if (ranks->size() > 1) groups[static_cast<std::size_t>(group)] = std::move(ranks);
-  };
-  split_off(program::Group::data_parallel, tensor_parallel, data_parallel);
-  split_off(program::Group::tensor_parallel, data_parallel, tensor_parallel);
+  groups.reserve(program.groups.size());
+  for (const program::Group& group : program.groups) {
+    groups.push_back(world.split(group.first_of(world.rank()), group.rank));
+  }
   return groups;
 }
 
 GroupPlanes data_planes_of(const Groups& groups) {
-  GroupPlanes planes{};
-  std::transform(groups.begin(), groups.end(), planes.begin(), [](const auto& group) { return group.get(); });
+  GroupPlanes planes;
+  planes.reserve(groups.size());
+  for (const auto& group : groups) planes.push_back(group.get());
   return planes;
 }
 
 void set_activity(const Groups& groups, const Activity& activity) {
-  for (const auto& group : groups) {
-    if (group != nullptr) group->set_activity(activity);
-  }
+  for (const auto& group : groups) group->set_activity(activity);
 }
 
 }  // namespace
@@ -45,7 +38,7 @@ program::RankPosition position_of(std::int64_t world_rank, std::int64_t tensor_p
 Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world)
     : program_(std::move(program)),
       device_(std::move(device)),
-      groups_(groups_of(program_, world)),
+      groups_(split_off(world, program_)),
       arena_(*device_, program_, size),
       interpreter_(program_, *device_, arena_, data_planes_of(groups_)) {
   set_activity(groups_, [this] { return interpreter_.position_text(); });

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <array>
 #include <memory>
+#include <vector>
 
 #include "executor/arena.hpp"
 #include "executor/communicator/communicator.hpp"
@@ -19,8 +19,7 @@ struct StepResult {
   bool skipped = false;  // overflow: nothing was updated
 };
 
-// One rank: a device, its arena, its groups and a program. `world` has data_parallel x tensor_parallel ranks;
-// those of one tensor-parallel group are neighbours, as they need the fastest links.
+// One rank: a device, its arena, its groups and a program, whose groups say which ranks of `world` they have.
 class Rank {
  public:
   Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world);
@@ -37,16 +36,15 @@ class Rank {
   Arena& arena() { return arena_; }
   Interpreter& interpreter() { return interpreter_; }
   Device& device() { return *device_; }
-  // By program::Group; nullptr where the group has one rank.
-  Communicator* group(std::size_t index) const { return groups_[index].get(); }
-  Communicator* group(program::Group group) const { return groups_[static_cast<std::size_t>(group)].get(); }
+  // Of each of the program's groups.
+  const std::vector<std::unique_ptr<Communicator>>& groups() const { return groups_; }
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
  private:
   program::StepProgram program_;
   std::unique_ptr<Device> device_;
-  std::array<std::unique_ptr<Communicator>, program::kGroups> groups_;
+  std::vector<std::unique_ptr<Communicator>> groups_;
   Arena arena_;
   Interpreter interpreter_;
   std::int64_t steps_ = 0;  // updates done

@@ -15,6 +15,7 @@ namespace zeroplan::executor {
 
 namespace {
 
+using program::GroupKind;
 using program::ReplicaCheck;
 using program::UnitPlacement;
 
@@ -34,10 +35,15 @@ std::uint64_t mixed_in(std::uint64_t sum, std::span<const std::byte> bytes) {
 
 // Of one layer of one unit on one rank. Sums are 0 where nothing is held alike.
 struct Held {
-  std::uint64_t whole = 0;       // with the other data-parallel ranks
+  std::uint64_t alike = 0;  // with other data-parallel ranks: the whole, or a partition with its replicas
   std::uint64_t replicated = 0;  // with the other tensor-parallel ranks
   std::int64_t off_master = -1;  // index of the first parameter that is not its master; -1: none
 };
+
+// The ranks that hold a unit's parameters alike.
+program::Group alike_group(const program::StepProgram& program, const UnitPlacement& unit) {
+  return unit.parameter_is_partition ? program.replica_group(unit) : program.group(GroupKind::data_parallel);
+}
 
 class Sums {
  public:
@@ -58,12 +64,12 @@ class Sums {
   Held of(std::size_t index, std::int64_t layer) {
     const UnitPlacement& unit = program_.units[index];
     const Tensor parameter = rank_.interpreter().tensor(unit.parameter, layer);
-    const Elements own = program_.data_parallel.rank * unit.partition;
+    const Elements own = program_.own_begin(unit);
     Held held;
-    if (program_.data_parallel.size > 1 && !unit.parameter_is_partition) {
-      held.whole = checksum(1, parameter, 0, unit.elements);
+    if (alike_group(program_, unit).size > 1) {
+      held.alike = checksum(1, parameter, 0, unit.parameter_is_partition ? unit.owned : unit.elements);
     }
-    if (program_.tensor_parallel.size > 1) {
+    if (program_.group(GroupKind::tensor_parallel).size > 1) {
       const Elements begin = unit.parameter_is_partition ? own : 0;
       const Elements end = unit.parameter_is_partition ? own + unit.owned : unit.elements;
       for (const program::TensorPlacement& tensor : program_.tensors) {
@@ -76,7 +82,7 @@ class Sums {
     }
     if (unit.master != program::kNoBuffer) {
       const Tensor master = rank_.interpreter().tensor(unit.master, layer);
-      const Elements first = unit.parameter_is_partition || !unit.states_are_partition ? 0 : own;
+      const Elements first = unit.parameter_is_partition ? 0 : own;
       held.off_master = first_off(parameter, first, master, unit.owned);
     }
     return held;
@@ -144,15 +150,17 @@ program::ReplicaChecks check_replicas(Rank& rank, ControlPlane& world) {
   const std::vector<Held> all = gathered(world, std::span<const Held>(own));
 
   const std::vector<std::string> places = places_of(program);
-  const std::int64_t tensor_parallel = program.tensor_parallel.size;
+  const program::Group tensor = program.group(GroupKind::tensor_parallel);
+  std::vector<program::Group> alike;  // of every entry of Sums::all()
+  for (const UnitPlacement& unit : program.units) {
+    alike.insert(alike.end(), static_cast<std::size_t>(unit.layers), alike_group(program, unit));
+  }
   program::ReplicaChecks checks;
   for (std::int64_t r = 0; r < world.size(); ++r) {
     const auto held = [&](std::int64_t of, std::size_t i) -> const Held& {
       return all[static_cast<std::size_t>(of) * count + i];
     };
-    // Neighbours are the ranks of a tensor-parallel group.
-    const std::int64_t same_model = r % tensor_parallel;
-    const std::int64_t same_data = r - r % tensor_parallel;
+    const std::int64_t same_data = tensor.first_of(r);
     const auto compare = [&](ReplicaCheck& check, std::int64_t with, std::uint64_t a, std::uint64_t b,
                              std::size_t i) {
       if (a == 0 && b == 0) return;
@@ -161,8 +169,9 @@ program::ReplicaChecks check_replicas(Rank& rank, ControlPlane& world) {
         check.difference = fmt::format("rank {} differs from rank {} in {}", r, with, places[i]);
     };
     for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t same_model = alike[i].first_of(r);
       if (same_model != r)
-        compare(checks.data_parallel, same_model, held(r, i).whole, held(same_model, i).whole, i);
+        compare(checks.data_parallel, same_model, held(r, i).alike, held(same_model, i).alike, i);
       if (same_data != r)
         compare(checks.tensor_parallel, same_data, held(r, i).replicated, held(same_data, i).replicated, i);
       if (std::any_of(program.units.begin(), program.units.end(),

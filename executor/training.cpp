@@ -95,9 +95,7 @@ void add_traffic(RankMeasurement& measurement, std::size_t group, const DataPlan
 
 // What the ledgers and the device have counted so far, with a sign: two calls around a step leave its part.
 void add_totals(RankMeasurement& measurement, Rank& rank, int sign) {
-  for (std::size_t group = 0; group < program::kGroups; ++group) {
-    if (rank.group(group) != nullptr) add_traffic(measurement, group, *rank.group(group), sign);
-  }
+  for (std::size_t i = 0; i < rank.groups().size(); ++i) add_traffic(measurement, i, *rank.groups()[i], sign);
   measurement.product_flops += sign * rank.device().product_flops();
   measurement.to_host_bytes += sign * rank.interpreter().profile().to_host_bytes;
   measurement.to_device_bytes += sign * rank.interpreter().profile().to_device_bytes;
@@ -151,11 +149,12 @@ std::vector<program::InstructionTime> times_of(const program::StepProgram& step,
     const Profile::Time& time = profile.of_instruction[i];
     if (time.calls == 0) continue;
     const program::Instruction& instruction = step.code[i];
+    const std::optional<program::GroupKind> group = step.kind_of(instruction);
     auto same = std::find_if(times.begin(), times.end(), [&](const program::InstructionTime& t) {
-      return t.op == instruction.op && t.group == instruction.group;
+      return t.op == instruction.op && t.group == group;
     });
     if (same == times.end()) {
-      same = times.insert(same, {.op = instruction.op, .group = instruction.group});
+      same = times.insert(same, {.op = instruction.op, .group = group});
     }
     same->calls += time.calls;
     same->seconds += time.seconds;

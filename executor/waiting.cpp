@@ -25,10 +25,9 @@ void add_waiting(std::vector<double>& of_instruction, const std::vector<Interpre
 }  // namespace
 
 void add_waiting(std::vector<double>& of_instruction, Rank& rank) {
-  for (std::size_t group = 0; group < program::kGroups; ++group) {
-    if (rank.group(group) == nullptr) continue;
+  for (std::size_t group = 0; group < rank.groups().size(); ++group) {
     const std::vector<Interpreter::Call> calls = rank.interpreter().calls(group);
-    if (!calls.empty()) add_waiting(of_instruction, calls, *rank.group(group));
+    if (!calls.empty()) add_waiting(of_instruction, calls, *rank.groups()[group]);
   }
 }
 

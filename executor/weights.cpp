@@ -234,7 +234,7 @@ void export_weights(const std::string& path, const program::WeightNames& names, 
       const std::pair<Elements, Elements> own = own_share(held, vector, program);
       for_each_strip(program, vector.unit, own.first, own.second, [&](const Strip& strip) {
         const program::TensorPlacement& tensor = program.tensors[strip.tensor];
-        if (tensor.replicated && program.tensor_parallel.rank != 0) return;
+        if (tensor.replicated && !program.speaks_for_replicated()) return;
         const NamedWeight& weight = *by_own.at({tensor.name, vector.layer});
         if (weight.transposed) return;
         write_blocks(rank.device(), held, strip, block, [&](Elements done, std::span<const float> values) {
@@ -243,7 +243,7 @@ void export_weights(const std::string& path, const program::WeightNames& names, 
         });
       });
       for (const program::TensorPlacement& tensor : program.tensors) {
-        if (tensor.unit != vector.unit || (tensor.replicated && program.tensor_parallel.rank != 0)) continue;
+        if (tensor.unit != vector.unit || (tensor.replicated && !program.speaks_for_replicated())) continue;
         const NamedWeight& weight = *by_own.at({tensor.name, vector.layer});
         if (weight.transposed)
           write_transposed(rank.device(), tensor, weight, held, own, entries.at(weight.name), sink);

@@ -54,6 +54,8 @@ std::string command_line(std::string_view command, std::string_view model, std::
   line.add("--dp", options.dp);
   line.add("--tp", options.tp);
   line.add("--zero", options.zero);
+  line.add("--shard", options.shard);
+  line.add("--secondary-shard", options.secondary_shard);
   line.add("--micro-batch", options.micro_batch);
   line.add("--grad-accum", options.grad_accum);
   line.add("--global-batch", options.global_batch);

@@ -21,7 +21,6 @@ namespace {
 
 using predict::ExposedPart;
 using predict::TrainingMetrics;
-using program::Group;
 using solve::Strategy;
 
 std::string command_of(const Strategy& strategy, const CompareAnswer& answer) {
@@ -43,8 +42,8 @@ Data row_data(const Strategy& strategy, const CompareAnswer& answer) {
       .set("capacity_bytes", prediction.capacity_bytes);
   set_verdict(row, prediction);
   row.set("traffic_psi", prediction.traffic_psi)
-      .set("data_parallel_traffic_bytes", prediction.traffic.sent_bytes(Group::data_parallel))
-      .set("tensor_parallel_traffic_bytes", prediction.traffic.sent_bytes(Group::tensor_parallel))
+      .set("data_parallel_traffic_bytes", prediction.traffic.data_parallel_bytes())
+      .set("tensor_parallel_traffic_bytes", prediction.traffic.tensor_parallel_bytes())
       .set("host_bytes_per_gpu", prediction.host_bytes_per_device)
       .set("host_bytes_per_node", prediction.host_bytes_per_node);
   set_speed(row, {prediction, plan, strategy.resolved->cluster, answer.goal});
@@ -59,7 +58,7 @@ std::vector<Cell> row_cells(const Strategy& strategy) {
   const describe::Plan& plan = strategy.resolved->plan;
   const predict::Prediction& prediction = *strategy.prediction;
   const auto host = static_cast<double>(prediction.host_bytes_per_node);
-  const double model_traffic = prediction.traffic.sent_bytes(Group::tensor_parallel);
+  const double model_traffic = prediction.traffic.tensor_parallel_bytes();
   return {strategy.name,
           fmt::format("{} x {}", plan.data_parallel, plan.tensor_parallel),
           plan.global_batch(),
@@ -67,7 +66,7 @@ std::vector<Cell> row_cells(const Strategy& strategy) {
           Gibibytes{static_cast<double>(prediction.peak_bytes)},
           verdict_word(prediction.verdict),
           Real{prediction.traffic_psi, 2},
-          Gigabytes{prediction.traffic.sent_bytes(Group::data_parallel)},
+          Gigabytes{prediction.traffic.data_parallel_bytes()},
           model_traffic > 0 ? Cell(Gigabytes{model_traffic}) : Cell(),
           host > 0 ? Cell(Gigabytes{host}) : Cell()};
 }

@@ -17,7 +17,7 @@ namespace zeroplan::reports {
 namespace {
 
 using predict::Prediction;
-using program::Group;
+using program::GroupKind;
 using program::Measurement;
 using program::Op;
 using program::RankMeasurement;
@@ -87,25 +87,26 @@ class Rows {
   }
 
   void traffic() {
-    for (const Group group : {Group::data_parallel, Group::tensor_parallel}) {
+    for (std::size_t i = 0; i < prediction_.program.groups.size(); ++i) {
+      const program::Group& group = prediction_.program.groups[i];
       for (const Op op : program::kCollectiveOps) {
         double calls = 0;
         double bytes = 0;
         for (const predict::TrafficEntry& entry : prediction_.traffic.entries) {
-          if (entry.group != group || entry.collective != op) continue;
+          if (entry.group != group.kind || entry.collective != op) continue;
           calls += entry.calls;
           bytes += entry.bytes;
         }
-        const auto count = [group, op](const RankMeasurement& rank) {
-          return rank.collectives[static_cast<std::size_t>(group)][program::collective_index(op)];
+        const auto count = [i, op](const RankMeasurement& rank) {
+          return rank.collectives[i][program::collective_index(op)];
         };
-        const std::string key = fmt::format("{}.{}", program::name_of(group), program::name_of(op));
-        const std::string title = fmt::format("{} {}", program::name_of(group), program::name_of(op));
+        const std::string key = fmt::format("{}.{}", program::name_of(group.kind), program::name_of(op));
+        const std::string title = fmt::format("{} {}", program::name_of(group.kind), program::name_of(op));
         figure("calls." + key, title, Kind::count, calls,
                [&](const RankMeasurement& rank) { return count(rank).calls; });
         figure("bytes." + key, title, Kind::bytes, bytes,
                [&](const RankMeasurement& rank) { return count(rank).bytes; });
-        moved(group, op, bytes);
+        moved(i, op, bytes);
       }
     }
     // Of the rank that copies most: the last ones own less of padded partitions.
@@ -189,20 +190,19 @@ class Rows {
 
   // Per rank, on average: which rank carries how much of a vector whose parts are not equal is the
   // communicator's affair, the sum over ranks is not. Both sides are one division of whole numbers.
-  void moved(Group group, Op op, double bytes) {
-    const program::GroupInfo& info = group == Group::data_parallel ? prediction_.program.data_parallel
-                                                                   : prediction_.program.tensor_parallel;
-    const auto n = static_cast<double>(info.size);
+  void moved(std::size_t index, Op op, double bytes) {
+    const program::Group& group = prediction_.program.groups[index];
+    const auto n = static_cast<double>(group.size);
     Bytes carried = 0;
     for (const RankMeasurement& rank : measurement_.of_rank) {
-      carried += rank.moved[static_cast<std::size_t>(group)][program::collective_index(op)];
+      carried += rank.moved[index][program::collective_index(op)];
     }
     const double predicted = program::sent_over_ring(op, bytes, n);
     const double measured = static_cast<double>(carried) / static_cast<double>(measurement_.of_rank.size());
     if (predicted == 0 && measured == 0) return;
-    comparison_.figures.push_back({fmt::format("moved.{}.{}", program::name_of(group), program::name_of(op)),
-                                   fmt::format("moved by this {}", program::name_of(op)), Kind::bytes,
-                                   predicted, measured});
+    comparison_.figures.push_back(
+        {fmt::format("moved.{}.{}", program::name_of(group.kind), program::name_of(op)),
+         fmt::format("moved by this {}", program::name_of(op)), Kind::bytes, predicted, measured});
   }
 
   // Ranks that are threads share a process: its growth is that of all of them.
@@ -280,9 +280,9 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
   const auto steps = static_cast<double>(measurement.steps.measured());
   if (steps == 0) return rows;
   double kernels = 0, copies = 0, waiting = 0;
-  std::array<double, program::kGroups> collectives{};
+  std::array<double, program::kGroupKinds> of_family{};
   for (const program::InstructionTime& one : measurement.times) {
-    double& sum = one.group != Group::none        ? collectives[static_cast<std::size_t>(one.group)]
+    double& sum = one.group                       ? of_family[static_cast<std::size_t>(family_of(*one.group))]
                   : program::is_host_copy(one.op) ? copies
                                                   : kernels;
     sum += (one.seconds - one.waiting_seconds) / steps;
@@ -292,8 +292,8 @@ std::vector<ComparedTime> compare_times(const Prediction& prediction, const Meas
     if (predicted == 0 && measured == 0) return;
     rows.push_back({"time." + std::move(key), std::move(title), false, predicted, measured});
   };
-  const double data = collectives[static_cast<std::size_t>(Group::data_parallel)];
-  const double tensor = collectives[static_cast<std::size_t>(Group::tensor_parallel)];
+  const double data = of_family[static_cast<std::size_t>(GroupKind::data_parallel)];
+  const double tensor = of_family[static_cast<std::size_t>(GroupKind::tensor_parallel)];
   seconds("step", "step", time.seconds, measured_speed(prediction, measurement).step_seconds);
   seconds("compute", "kernels", time.compute_seconds, kernels);
   seconds("data_parallel", "data-parallel traffic", time.data_parallel_seconds, data);

@@ -14,7 +14,7 @@ namespace {
 
 using program::Buffer;
 using program::Category;
-using program::Group;
+using program::GroupKind;
 
 constexpr std::string_view kCategoryPrefix = "by_category_bytes.";
 
@@ -98,10 +98,10 @@ Explanation explain_traffic(std::string_view name, const ExplainInput& input) {
       "the sum over collectives of calls x elements x bytes per element x the part a rank sends in a ring of "
       "n";
   if (name == "data_parallel") {
-    return {ring, traffic_terms(step, Group::data_parallel), "ZeRO, arXiv 1910.02054, Section 7"};
+    return {ring, traffic_terms(step, GroupKind::data_parallel), "ZeRO, arXiv 1910.02054, Section 7"};
   }
   if (name == "tensor_parallel") {
-    return {ring, traffic_terms(step, Group::tensor_parallel),
+    return {ring, traffic_terms(step, GroupKind::tensor_parallel),
             "Megatron-LM, arXiv 1909.08053, Section 3; ZeRO, Section 8"};
   }
   return {"the sum over copies of times x elements x bytes per element",

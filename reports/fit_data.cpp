@@ -9,7 +9,6 @@ namespace zeroplan::reports {
 namespace {
 
 using predict::Prediction;
-using program::Group;
 
 Data whole(std::string_view key, std::int64_t value) { return Data::map().set(std::string(key), value); }
 
@@ -60,8 +59,8 @@ Data traffic(const predict::Traffic& traffic) {
                  .set("sent_bytes", entry.sent_bytes));
   }
   return Data::map()
-      .set("data_parallel", traffic.sent_bytes(Group::data_parallel))
-      .set("tensor_parallel", traffic.sent_bytes(Group::tensor_parallel))
+      .set("data_parallel", traffic.data_parallel_bytes())
+      .set("tensor_parallel", traffic.tensor_parallel_bytes())
       .set("device_to_host", traffic.to_host_bytes)
       .set("host_to_device", traffic.to_device_bytes)
       .set("collectives", std::move(list));

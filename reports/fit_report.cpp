@@ -16,7 +16,7 @@ namespace zeroplan::reports {
 namespace {
 
 using predict::Prediction;
-using program::Group;
+using program::GroupKind;
 
 constexpr std::size_t kCommentWidth = 94;
 constexpr double kTera = 1e12;
@@ -104,9 +104,7 @@ void add_host(std::vector<Block>& blocks, const Prediction& prediction, const de
   blocks.emplace_back(std::move(table));
 }
 
-std::string group_title(Group group) {
-  return group == Group::data_parallel ? "data parallel" : "tensor parallel";
-}
+std::string group_title(GroupKind kind) { return spaced(std::string(program::name_of(kind))); }
 
 Table traffic_table(const Prediction& prediction) {
   Table table{{{"Traffic per GPU and step", false},
@@ -117,20 +115,20 @@ Table traffic_table(const Prediction& prediction) {
                {"Psi"}},
               {},
               {}};
-  for (const Group group : {Group::data_parallel, Group::tensor_parallel}) {
+  for (const GroupKind family : program::kGroupFamilies) {
     std::size_t lines = 0;
     for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
-      if (entry.group != group) continue;
+      if (family_of(entry.group) != family) continue;
       ++lines;
-      table.rows.push_back({group_title(group), std::string(program::name_of(entry.collective)),
+      table.rows.push_back({group_title(entry.group), std::string(program::name_of(entry.collective)),
                             std::string(program::name_of(entry.phase)), Real{entry.calls, 0},
                             Gigabytes{entry.sent_bytes}, std::monostate{}});
     }
     if (lines == 0) continue;
-    const bool is_data = group == Group::data_parallel;
+    const bool is_data = family == program::kGroupFamilies.front();
     table.rules_before.push_back(table.rows.size());
-    table.rows.push_back({group_title(group), std::string("all"), std::string(), std::monostate{},
-                          Gigabytes{prediction.traffic.sent_bytes(group)},
+    table.rows.push_back({group_title(family), std::string("all"), std::string(), std::monostate{},
+                          Gigabytes{prediction.traffic.sent_bytes(family)},
                           is_data ? Cell(Real{prediction.traffic_psi, 2}) : Cell()});
   }
   if (prediction.traffic.to_host_bytes > 0 || prediction.traffic.to_device_bytes > 0) {

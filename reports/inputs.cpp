@@ -57,7 +57,9 @@ Data plan_data(const Plan& plan) {
   Data data = Data::map()
                   .set("data_parallel", plan.data_parallel)
                   .set("tensor_parallel", plan.tensor_parallel)
-                  .set("zero_stage", plan.zero_stage);
+                  .set("zero_stage", plan.zero_stage)
+                  .set("shard", plan.shard_ranks())
+                  .set("secondary_shard", plan.secondary_shard);
   data = sizes_of_batch(plan, std::move(data));
   data.set("precision", describe::name_of(plan.precision))
       .set("optimizer", plan.optimizer.name)
@@ -113,9 +115,11 @@ std::string machine_line(const describe::Cluster& cluster) {
 }
 
 std::string layout_line(const Plan& plan) {
-  std::string text =
-      fmt::format("ZeRO-{}, dp {} x tp {}, {}, {}", plan.zero_stage, plan.data_parallel, plan.tensor_parallel,
-                  describe::name_of(plan.precision), plan.optimizer.name);
+  std::string zero = fmt::format("ZeRO-{}", plan.zero_stage);
+  if (plan.shard > 0) zero += fmt::format(" over {} ranks", plan.shard);
+  if (plan.secondary_shard > 0) zero += fmt::format(" and hpZ over {}", plan.secondary_shard);
+  std::string text = fmt::format("{}, dp {} x tp {}, {}, {}", zero, plan.data_parallel, plan.tensor_parallel,
+                                 describe::name_of(plan.precision), plan.optimizer.name);
   if (plan.offload != describe::Offload::none)
     text += fmt::format(", offload {}", describe::name_of(plan.offload));
   return text;

@@ -120,8 +120,8 @@ class Listing {
                                       : fmt::format(", then {:+}", step));
     }
     std::string text(row.name);
-    if (instruction.group != program::Group::none) {
-      text += fmt::format(" over {} ranks", program::name_of(instruction.group));
+    if (const auto group = program_.kind_of(instruction)) {
+      text += fmt::format(" over {} ranks", program::name_of(*group));
     }
     if (program::is_executed(instruction.op))
       text += fmt::format(" on {}", program::name_of(instruction.stream));
@@ -179,10 +179,11 @@ class Listing {
       for (const std::size_t s : signallers_[wait.event]) signallers.add(static_cast<std::int64_t>(s));
       waits.add(Data::map().set("instructions", std::move(signallers)).set("age", std::int64_t{wait.age}));
     }
+    const auto group = program_.kind_of(instruction);
     return Data::map()
         .set("index", static_cast<std::int64_t>(index))
         .set("instruction", row.name)
-        .set("group", program::name_of(instruction.group))
+        .set("group", group ? program::name_of(*group) : "none")
         .set("stream", program::name_of(instruction.stream))
         .set("recomputed", (instruction.flags & program::kRecomputed) != 0)
         .set("dims", std::move(dims))

@@ -61,10 +61,6 @@ std::vector<Term> to_terms(const std::vector<Repeated>& list) {
   return terms;
 }
 
-std::int64_t group_size(const StepProgram& program, program::Group group) {
-  return group == program::Group::data_parallel ? program.data_parallel.size : program.tensor_parallel.size;
-}
-
 struct Share {
   std::string text;
   double value = 0;
@@ -134,13 +130,13 @@ std::vector<Term> overhead_terms(const predict::Prediction& prediction) {
   return terms;
 }
 
-std::vector<Term> traffic_terms(const StepProgram& program, program::Group group) {
-  const std::int64_t size = group_size(program, group);
+std::vector<Term> traffic_terms(const StepProgram& program, program::GroupKind family) {
   std::vector<Repeated> list;
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase phase, double times) {
-    if (!program::is_collective(instruction.op) || instruction.group != group || size < 2) return;
+    if (!program::is_collective(instruction.op) || family_of(program.group_of(instruction).kind) != family)
+      return;
     const Buffer& buffer = predict::whole_buffer(program, instruction);
-    const Share share = ring_share(instruction.op, size);
+    const Share share = ring_share(instruction.op, program.group_of(instruction).size);
     const Bytes type = program::bytes_of(buffer.type);
     add_repeated(list, {fmt::format("{} of {}, {}", program::name_of(instruction.op), buffer.name,
                                     program::name_of(phase)),
@@ -152,12 +148,15 @@ std::vector<Term> traffic_terms(const StepProgram& program, program::Group group
 
 std::vector<Term> psi_terms(const predict::Prediction& prediction) {
   const StepProgram& program = prediction.program;
-  const double psi =
-      static_cast<double>(program.parameters) / static_cast<double>(program.tensor_parallel.size);
+  const double psi = static_cast<double>(program.parameters) /
+                     static_cast<double>(program.group(program::GroupKind::tensor_parallel).size);
   std::vector<Repeated> list;
-  if (program.data_parallel.size < 2 || psi == 0) return {};
+  if (psi == 0) return {};
   predict::for_each_repeated(program, [&](const Instruction& instruction, Phase phase, double times) {
-    if (!program::is_collective(instruction.op) || instruction.group != program::Group::data_parallel) return;
+    if (!program::is_collective(instruction.op) ||
+        family_of(program.group_of(instruction).kind) != program::GroupKind::data_parallel) {
+      return;
+    }
     const int weight = program::row_of(instruction.op).ring.passes;
     add_repeated(
         list,

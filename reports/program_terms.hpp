@@ -23,7 +23,7 @@ std::vector<Term> host_buffer_terms(const predict::Prediction& prediction);
 std::vector<Term> overhead_terms(const predict::Prediction& prediction);
 
 // Bytes that this rank sends, one term per collective, buffer and phase.
-std::vector<Term> traffic_terms(const program::StepProgram& program, program::Group group);
+std::vector<Term> traffic_terms(const program::StepProgram& program, program::GroupKind family);
 
 // The same in multiples of the parameters of the rank, for the paper's measure.
 std::vector<Term> psi_terms(const predict::Prediction& prediction);

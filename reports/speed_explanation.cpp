@@ -88,7 +88,7 @@ Explanation explain_busy(const ExplainInput& input, ExposedPart part) {
   std::vector<Alike> list;
   predict::for_each_repeated(
       step, [&](const program::Instruction& instruction, program::Phase phase, double times) {
-        if (predict::part_of(instruction, phase) != part) return;
+        if (predict::part_of(step, instruction, phase) != part) return;
         const double seconds = costs->busy_of(static_cast<std::size_t>(&instruction - step.code.data()));
         if (seconds == 0) return;
         std::string name = instruction_name(step, instruction, phase);

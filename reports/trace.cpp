@@ -50,8 +50,8 @@ void add_event(fmt::memory_buffer& out, const TraceEvent& event) {
   fmt::format_to(std::back_inserter(out), R"("micro_batch":{})", event.micro_batch);
   if (event.layer >= 0) fmt::format_to(std::back_inserter(out), R"(,"layer":{})", event.layer);
   if (event.recomputed) fmt::format_to(std::back_inserter(out), R"(,"recomputed":true)");
-  if (event.group != program::Group::none) {
-    fmt::format_to(std::back_inserter(out), R"(,"group":"{}")", program::name_of(event.group));
+  if (event.group) {
+    fmt::format_to(std::back_inserter(out), R"(,"group":"{}")", program::name_of(*event.group));
   }
   fmt::format_to(std::back_inserter(out), "}}}}");
 }

@@ -122,7 +122,7 @@ Table steps_table(const predict::Prediction& prediction, const Measurement& meas
 
 std::string instruction_text(const program::InstructionTime& time) {
   const std::string op(program::name_of(time.op));
-  return time.group == program::Group::none ? op : fmt::format("{} {}", program::name_of(time.group), op);
+  return time.group ? fmt::format("{} {}", program::name_of(*time.group), op) : op;
 }
 
 // Where rank 0's time went, the largest first.
@@ -142,7 +142,7 @@ Table times_table(const Measurement& measurement) {
                           Real{times[i].seconds / steps * 1e3, 2},
                           Percent{all > 0 ? times[i].seconds / all : 0}});
     if (!has_waiting) continue;
-    const bool is_collective = times[i].group != program::Group::none;
+    const bool is_collective = times[i].group.has_value();
     table.rows.back().push_back(is_collective ? Cell(Real{times[i].waiting_seconds / steps * 1e3, 2})
                                               : Cell());
   }
@@ -215,13 +215,12 @@ Data ranks_data(const Measurement& measurement) {
 Data times_data(const Measurement& measurement) {
   Data list = Data::list();
   for (const program::InstructionTime& time : measurement.times) {
-    list.add(
-        Data::map()
-            .set("instruction", program::name_of(time.op))
-            .set("group", time.group == program::Group::none ? Data() : Data(program::name_of(time.group)))
-            .set("calls", time.calls)
-            .set("seconds", time.seconds)
-            .set("waiting_seconds", time.waiting_seconds));
+    list.add(Data::map()
+                 .set("instruction", program::name_of(time.op))
+                 .set("group", time.group ? Data(program::name_of(*time.group)) : Data())
+                 .set("calls", time.calls)
+                 .set("seconds", time.seconds)
+                 .set("waiting_seconds", time.waiting_seconds));
   }
   return list;
 }
@@ -423,8 +422,7 @@ std::string prediction_line(const predict::Prediction& prediction, const describ
       "{:.3f} GB "
       "tensor parallel a step, {:.3f} TFLOP; {}.",
       gibibytes(prediction.memory.peak), gibibytes(prediction.memory.host_peak),
-      prediction.traffic.sent_bytes(program::Group::data_parallel) / kGiga,
-      prediction.traffic.sent_bytes(program::Group::tensor_parallel) / kGiga,
+      prediction.traffic.data_parallel_bytes() / kGiga, prediction.traffic.tensor_parallel_bytes() / kGiga,
       prediction.work.hardware / kTera, counted(plan.devices(), "rank"));
 }
 

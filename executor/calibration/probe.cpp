@@ -29,7 +29,7 @@ void add_repeat(ProbeTimes& times, const Profile& profile, std::vector<double> w
 }  // namespace
 
 ProbeTimes run_probe(Probe probe, std::unique_ptr<Device> device, Communicator& world) {
-  probe.batches.data_parallel_rank = probe.plan.program.data_parallel.rank;
+  probe.batches.data_parallel_rank = world.rank();
   Rank rank(std::move(probe.plan.program), probe.plan.arena, std::move(device), world);
   rank.initialize(normal_initialization(kSeed, rank.program().layers), probe.loss_scale);
   const std::unique_ptr<BatchSource> batches = seeded_batches(probe.batches, probe.vocabulary, kSeed);

@@ -15,9 +15,10 @@ namespace {
 constexpr Elements kBlock = 1 << 16;
 
 // What a buffer holds of a vector: all of it, or the rank's partition without its padding.
-Held held_in(const UnitPlacement& unit, const Tensor& tensor, bool is_partition, std::int64_t rank) {
+Held held_in(const UnitPlacement& unit, const Tensor& tensor, bool is_partition,
+             const program::StepProgram& program) {
   if (!is_partition) return {tensor, 0, unit.elements};
-  const Elements begin = std::min(unit.elements, rank * unit.partition);
+  const Elements begin = std::min(unit.elements, program.own_begin(unit));
   return {tensor, begin, std::min(unit.elements, begin + unit.partition)};
 }
 
@@ -41,7 +42,7 @@ void for_each_vector(const program::StepProgram& program,
 Held as_computed(const HeldVector& vector, Rank& rank) {
   const UnitPlacement& unit = rank.program().units[vector.unit];
   return held_in(unit, rank.interpreter().tensor(unit.parameter, vector.layer), unit.parameter_is_partition,
-                 rank.program().data_parallel.rank);
+                 rank.program());
 }
 
 Held most_exact(const HeldVector& vector, Rank& rank) {
@@ -49,17 +50,20 @@ Held most_exact(const HeldVector& vector, Rank& rank) {
   const BufferId buffer =
       vector.state >= 0 ? unit.states[static_cast<std::size_t>(vector.state)] : unit.master;
   if (buffer == kNoBuffer) return as_computed(vector, rank);
-  return held_in(unit, rank.interpreter().tensor(buffer, vector.layer), unit.states_are_partition,
-                 rank.program().data_parallel.rank);
+  return held_in(unit, rank.interpreter().tensor(buffer, vector.layer), unit.is_partitioned(),
+                 rank.program());
 }
 
 std::pair<Elements, Elements> own_share(const Held& held, const HeldVector& vector,
                                         const program::StepProgram& program) {
   const UnitPlacement& unit = program.units[vector.unit];
-  const program::GroupInfo& group = program.data_parallel;
-  const Elements share = unit.states_are_partition ? unit.partition : div_ceil(unit.elements, group.size);
-  return {std::max(held.begin, std::min(unit.elements, group.rank * share)),
-          std::min(held.end, (group.rank + 1) * share)};
+  const Elements first = std::min(unit.elements, program.own_begin(unit));
+  const Elements last =
+      unit.is_partitioned() ? std::min(unit.elements, first + unit.partition) : unit.elements;
+  const program::Group replicas = program.replica_group(unit);
+  const Elements share = div_ceil(last - first, replicas.size);
+  const Elements begin = std::min(last, first + replicas.rank * share);
+  return {std::max(held.begin, begin), std::min({held.end, last, begin + share})};
 }
 
 void write_blocks(Device& device, const Held& held, const Strip& strip, std::vector<float>& block,

@@ -23,7 +23,7 @@ using describe::OperandTypes;
 using program::BufferId;
 using program::Category;
 using program::DataType;
-using program::GroupInfo;
+using program::Group;
 using program::Instruction;
 using program::Op;
 using program::Operand;
@@ -50,7 +50,7 @@ constexpr std::array<ModelProbe, 4> kModels{
      {"layers=1,hidden=512,heads=8,kv_heads=4,ffn=1408,vocab=4096,gated=true", 512, 2, true}}};
 constexpr std::size_t kQuickModels = 2;
 
-Probe model_probe(const ModelProbe& small, describe::Precision precision, GroupInfo ranks) {
+Probe model_probe(const ModelProbe& small, describe::Precision precision, const Group& ranks) {
   const describe::Model model = describe::read_model_spelling(small.model);
   describe::PlanOptions options;
   options.gpus = ranks.size;
@@ -192,9 +192,10 @@ class Blocks {
   std::map<DataType, Elements> used_;
 };
 
-program::StepProgram empty_program(GroupInfo ranks) {
+program::StepProgram empty_program(const Group& ranks) {
   program::StepProgram program;
-  program.data_parallel = ranks;
+  program.ranks = ranks.size;
+  if (ranks.size > 1) program.groups.push_back(ranks);
   program.layers = 1;
   program.tokens_per_step = ranks.size;
   return program;
@@ -206,7 +207,7 @@ void put_beginning(program::StepProgram& program, Blocks& blocks) {
 }
 
 Probe grid_probe(const Instruction& like, OperandTypes types, const std::vector<Sizes>& grid,
-                 GroupInfo ranks) {
+                 const Group& ranks) {
   Probe probe;
   probe.is_grid = true;
   probe.what = fmt::format("{} over sizes", program::name_of(like.op));
@@ -234,7 +235,7 @@ Probe grid_probe(const Instruction& like, OperandTypes types, const std::vector<
 
 }  // namespace
 
-std::vector<Probe> kernel_probes(describe::Precision precision, GroupInfo ranks, Extent extent) {
+std::vector<Probe> kernel_probes(describe::Precision precision, const Group& ranks, Extent extent) {
   std::vector<Probe> probes;
   const std::size_t models = extent.quick ? kQuickModels : kModels.size();
   for (std::size_t i = 0; i < models; ++i) probes.push_back(model_probe(kModels[i], precision, ranks));
@@ -256,7 +257,7 @@ std::vector<Probe> kernel_probes(describe::Precision precision, GroupInfo ranks,
   return probes;
 }
 
-Probe collective_probe(describe::Precision precision, GroupInfo ranks, Extent extent) {
+Probe collective_probe(describe::Precision precision, const Group& ranks, Extent extent) {
   Probe probe;
   probe.what = fmt::format("{} collectives", describe::name_of(precision));
   probe.program = empty_program(ranks);
@@ -269,23 +270,24 @@ Probe collective_probe(describe::Precision precision, GroupInfo ranks, Extent ex
     elements.push_back(round_up((kFirstVector << i) / program::bytes_of(type), ranks.size));
     vectors.push_back(blocks.piece(type, elements.back()));
   }
+  const program::GroupId group = probe.program.find_group(program::GroupKind::data_parallel);
   for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
     for (std::size_t i = 0; i < vectors.size(); ++i) {
       program::Builder& builder = blocks.builder();
       if (op != Op::all_gather) {
-        builder.collective(op, program::Group::data_parallel, elements[i], {vectors[i]});
+        builder.collective(op, group, elements[i], {vectors[i]});
         continue;
       }
       const Elements partition = elements[i] / ranks.size;
       const BufferId own = builder.view("own", vectors[i].buffer, ranks.rank * partition, partition);
-      builder.collective(op, program::Group::data_parallel, elements[i], {program::at(own), vectors[i]});
+      builder.collective(op, group, elements[i], {program::at(own), vectors[i]});
     }
   }
   put_beginning(probe.program, blocks);
   return probe;
 }
 
-Probe skew_probe(GroupInfo ranks, Extent extent) {
+Probe skew_probe(const Group& ranks, Extent extent) {
   const std::int64_t width = extent.quick ? 288 : 2304;
   const std::int64_t rows = extent.quick ? 128 : 1024;
   const int times = extent.quick ? 8 : 12;
@@ -298,7 +300,7 @@ Probe skew_probe(GroupInfo ranks, Extent extent) {
   const Operand y = blocks.piece(DataType::fp32, rows * width);
   const Operand small = blocks.piece(DataType::fp32, round_up(kAlignment, ranks.size));
   const auto meet = [&] {
-    blocks.builder().collective(Op::all_reduce, program::Group::data_parallel,
+    blocks.builder().collective(Op::all_reduce, probe.program.find_group(program::GroupKind::data_parallel),
                                 round_up(kAlignment, ranks.size), {small});
   };
   meet();

@@ -25,13 +25,13 @@ struct Extent {
 
 // The probes for `devices` ranks that work at once, as rank `rank` runs them: training steps of small models
 // in which every kernel of `precision` occurs, then grids over the sizes of their products and attention.
-std::vector<Probe> kernel_probes(describe::Precision precision, program::GroupInfo ranks, Extent extent);
+std::vector<Probe> kernel_probes(describe::Precision precision, const program::Group& ranks, Extent extent);
 
 // Collectives over vectors that double in size, from first_vector_bytes() on; needs two ranks.
-Probe collective_probe(describe::Precision precision, program::GroupInfo ranks, Extent extent);
+Probe collective_probe(describe::Precision precision, const program::Group& ranks, Extent extent);
 
 // Matrix products of some tens of milliseconds, each with a small all-reduce behind it: how long ranks wait
 // for each other. Needs two ranks.
-Probe skew_probe(program::GroupInfo ranks, Extent extent);
+Probe skew_probe(const program::Group& ranks, Extent extent);
 
 }  // namespace zeroplan::calibrate

@@ -110,10 +110,10 @@ describe::CalibratedRates KernelTables::rates(std::int64_t devices, std::string 
 std::vector<describe::AttainedCollective> collective_tables(const Probe& probe, const Repeats& repeats,
                                                             const std::string& source) {
   std::map<Op, describe::AttainedCollective> tables;
-  const auto ranks = static_cast<double>(probe.program.data_parallel.size);
+  const auto ranks = static_cast<double>(probe.program.ranks);
   for (std::size_t i = 0; i < probe.program.code.size(); ++i) {
     const Instruction& instruction = probe.program.code[i];
-    if (instruction.group == program::Group::none) continue;
+    if (instruction.group == program::kNoGroup) continue;
     const Typical seconds = typical_of_instruction(repeats, i);
     const program::Buffer& whole = predict::whole_buffer(probe.program, instruction);
     const double bytes =
@@ -121,7 +121,7 @@ std::vector<describe::AttainedCollective> collective_tables(const Probe& probe, 
     describe::AttainedCollective& table = tables[instruction.op];
     if (table.busbw_gbytes_per_s.empty()) {
       table.collective = describe::collective_of(instruction.op);
-      table.devices = probe.program.data_parallel.size;
+      table.devices = probe.program.ranks;
       table.type = whole.type;
       table.first_bytes = bytes;
       table.source = source;
@@ -142,7 +142,7 @@ double skew_of(const Probe& probe, const Repeats& repeats) {
     const Instruction& instruction = probe.program.code[i];
     for (const std::vector<double>& repeat : repeats) {
       if (instruction.op == Op::matmul) computed += repeat[i];
-      if (instruction.group == program::Group::none) continue;
+      if (instruction.group == program::kNoGroup) continue;
       met += repeat[i];
       ++meetings;
       fastest = std::min(fastest, repeat[i]);

@@ -9,18 +9,6 @@ std::string_view name_of(DataType type) {
   return kNames[static_cast<std::size_t>(type)];
 }
 
-std::string_view name_of(Group group) {
-  switch (group) {
-    case Group::data_parallel:
-      return "data_parallel";
-    case Group::tensor_parallel:
-      return "tensor_parallel";
-    case Group::none:
-      break;
-  }
-  return "none";
-}
-
 std::string_view name_of(Phase phase) {
   static constexpr std::string_view kNames[] = {"setup", "forward", "backward", "step"};
   return kNames[static_cast<std::size_t>(phase)];

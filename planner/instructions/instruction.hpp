@@ -34,10 +34,9 @@ enum class Space : std::uint8_t { device, host };
 using BufferId = std::uint16_t;
 inline constexpr BufferId kNoBuffer = 0xffff;
 
-// Who takes part in a collective.
-enum class Group : std::uint8_t { none, data_parallel, tensor_parallel };
-inline constexpr std::size_t kGroups = 3;
-std::string_view name_of(Group group);
+// Who takes part in a collective: an index into StepProgram::groups.
+using GroupId = std::uint8_t;
+inline constexpr GroupId kNoGroup = 0xff;
 
 // What an instruction occupies while it runs.
 enum class Stream : std::uint8_t {
@@ -151,7 +150,7 @@ inline constexpr std::size_t kMaxOperands = 6;
 
 struct Instruction {
   Op op = Op::phase;
-  Group group = Group::none;
+  GroupId group = kNoGroup;
   Stream stream = Stream::compute;
   std::uint8_t flags = 0;
   std::uint32_t extra = 0;

@@ -337,23 +337,24 @@ double internode_seconds(const Cluster& cluster, const Placement& placement, con
 
 }  // namespace
 
-Placement place_group(const program::StepProgram& program, program::Group group, const Cluster& cluster) {
+Placement place_group(const program::Group& group, std::int64_t run_ranks, const Cluster& cluster) {
   const std::int64_t per_node = cluster.devices_per_node;
-  const std::int64_t tensor = program.tensor_parallel.size;
+  const std::int64_t places = std::max<std::int64_t>(1, per_node / group.stride);  // of one group on a node
+  const std::int64_t block =
+      group.size * group.stride;  // of ranks; one such group begins in it at each of the first
   Placement placement;
-  if (group == program::Group::tensor_parallel) {
-    placement.ranks = tensor;
-    const bool aligned = per_node % tensor == 0 || tensor % per_node == 0;
-    placement.nodes = aligned ? div_ceil(tensor, per_node) : div_ceil(tensor - 1, per_node) + 1;
-    placement.ranks_per_node = div_ceil(tensor, placement.nodes);
-    placement.groups_sharing = std::max<std::int64_t>(1, per_node / placement.ranks_per_node);
-  } else if (group == program::Group::data_parallel) {
-    const std::int64_t places = std::max<std::int64_t>(1, per_node / tensor);  // of one group on a node
-    placement.ranks = program.data_parallel.size;
-    placement.ranks_per_node = std::min(placement.ranks, places);
-    placement.nodes = div_ceil(placement.ranks, places);
-    placement.groups_sharing = std::min(tensor, per_node);
+  placement.ranks = group.size;
+  // Blocks that fit no whole number of times into a node, or the other way round, begin and end inside nodes.
+  if (block >= run_ranks || per_node % block == 0 || block % per_node == 0) {
+    placement.nodes = div_ceil(group.size, places);
+    placement.ranks_per_node = std::min(group.size, places);
+  } else {
+    placement.nodes = div_ceil(group.size - 1, places) + 1;
+    placement.ranks_per_node = div_ceil(group.size, placement.nodes);
   }
+  placement.groups_sharing =
+      group.stride > 1 ? std::min(group.stride, per_node)
+                       : std::max<std::int64_t>(1, std::min(per_node, run_ranks) / placement.ranks_per_node);
   return placement;
 }
 

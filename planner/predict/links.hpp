@@ -9,8 +9,7 @@
 // How long collectives take on the described machine.
 namespace zeroplan::predict {
 
-// Where the ranks of one group are. Tensor-parallel ranks are neighbours; data-parallel ranks are that many
-// apart.
+// Where the ranks of one group are.
 struct Placement {
   std::int64_t ranks = 1;
   std::int64_t ranks_per_node = 1;
@@ -18,8 +17,8 @@ struct Placement {
   std::int64_t groups_sharing = 1;  // groups of the same kind that use a node's network interfaces at once
 };
 
-Placement place_group(const program::StepProgram& program, program::Group group,
-                      const describe::Cluster& cluster);
+// `run_ranks`: of the whole run.
+Placement place_group(const program::Group& group, std::int64_t run_ranks, const describe::Cluster& cluster);
 
 // Seconds of one collective over a whole vector of `bytes` ("S" of nccl-tests); 0 for one rank, not a number
 // where the cluster's links are not described. Never falls with `bytes`. `type`: of the elements, where types

@@ -31,7 +31,7 @@ void read_overheads(Prediction& prediction, const Plan& plan, const Cluster& clu
   const describe::Overheads& device = cluster.device.overheads;
   add_overhead(prediction, "context", device.context_bytes, 1);
   add_overhead(prediction, "library_workspace", device.library_workspace_bytes, 1);
-  const int communicators = (plan.data_parallel > 1 ? 1 : 0) + (plan.tensor_parallel > 1 ? 1 : 0);
+  const auto communicators = static_cast<double>(prediction.program.groups.size());
   add_overhead(prediction, "communicators", device.communicator_bytes, communicators);
   if (!plan.contiguous_memory && plan.engine.allocator_slack > 0) {
     const double slack = plan.engine.allocator_slack * static_cast<double>(prediction.memory.peak);
@@ -44,7 +44,7 @@ void read_overheads(Prediction& prediction, const Plan& plan, const Cluster& clu
 Elements largest_unit(const describe::Model& model, const program::StepProgram& program) {
   Elements largest = model.only_largest_layer;
   for (const program::UnitPlacement& unit : program.units) {
-    largest = std::max(largest, unit.elements * program.tensor_parallel.size);
+    largest = std::max(largest, unit.elements * program.group(program::GroupKind::tensor_parallel).size);
   }
   return largest;
 }

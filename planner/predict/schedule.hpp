@@ -96,7 +96,7 @@ class Schedule {
   void run(Clocks& clocks, std::size_t index, program::Phase phase) const {
     const program::Instruction& instruction = program_.code[index];
     const std::size_t compute = rows_.of(program::Stream::compute);
-    const ExposedPart part = part_of(instruction, phase);
+    const ExposedPart part = part_of(program_, instruction, phase);
     const double seconds = (without_ & bit(part)) != 0 ? 0 : costs_.seconds[index];
     if (costs_.one_stream) return clocks.run(compute, index, seconds);
     const std::size_t row = rows_.of(instruction.stream);

@@ -43,7 +43,7 @@ class Walk {
         close();
         break;
       default:
-        if (instruction.group == program::Group::none) {
+        if (instruction.group == program::kNoGroup) {
           pieces_[depth_].since += seconds_[index];
           break;
         }

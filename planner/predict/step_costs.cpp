@@ -9,7 +9,6 @@
 namespace zeroplan::predict {
 namespace {
 
-using program::Group;
 using program::Instruction;
 using program::Phase;
 using program::StepProgram;
@@ -36,8 +35,10 @@ constexpr double kHostBytesPerSecond = 140e9;
 std::optional<StepCosts> step_costs(const StepProgram& program, const describe::Cluster& cluster,
                                     const KernelRates& rates) {
   if (!(rates.matmul_flops_per_s > 0) || !(rates.memory_bytes_per_s > 0)) return std::nullopt;
-  const Placement data_parallel = place_group(program, Group::data_parallel, cluster);
-  const Placement tensor_parallel = place_group(program, Group::tensor_parallel, cluster);
+  std::array<Placement, program::kMostGroups> placements;
+  for (std::size_t i = 0; i < program.groups.size(); ++i) {
+    placements[i] = place_group(program.groups[i], program.ranks, cluster);
+  }
   const double host_link = host_link_bytes_per_s(cluster.device);
   const double host_bytes_per_s = kHostBytesPerSecond / static_cast<double>(cluster.devices_per_node);
   StepCosts costs;
@@ -52,14 +53,14 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
     const Instruction& instruction = program.code[i];
     if (instruction.op == program::Op::phase) phase = static_cast<Phase>(instruction.dims[0]);
     if (!program::takes_time(instruction.op)) continue;
-    switch (part_of(instruction, program::Phase::forward)) {
+    const ExposedPart part = part_of(program, instruction, program::Phase::forward);
+    switch (part) {
       case ExposedPart::data_parallel:
       case ExposedPart::tensor_parallel: {
-        const bool is_data = instruction.group == Group::data_parallel;
         const program::Buffer& whole = whole_buffer(program, instruction);
-        costs.seconds[i] = collective_seconds(cluster, is_data ? data_parallel : tensor_parallel,
-                                              instruction.op, moved_bytes_of(instruction, whole), whole.type);
-        if (is_data && phase != Phase::step) costs.launches[i] = 1;
+        costs.seconds[i] = collective_seconds(cluster, placements[instruction.group], instruction.op,
+                                              moved_bytes_of(instruction, whole), whole.type);
+        if (part == ExposedPart::data_parallel && phase != Phase::step) costs.launches[i] = 1;
         break;
       }
       case ExposedPart::host_copies:

@@ -33,10 +33,11 @@ std::optional<StepCosts> step_costs(const program::StepProgram& program, const d
                                     const KernelRates& rates);
 
 // Whose time an instruction is.
-inline ExposedPart part_of(const program::Instruction& instruction, program::Phase phase) {
+inline ExposedPart part_of(const program::StepProgram& program, const program::Instruction& instruction,
+                           program::Phase phase) {
   if (is_collective(instruction.op)) {
-    return instruction.group == program::Group::data_parallel ? ExposedPart::data_parallel
-                                                              : ExposedPart::tensor_parallel;
+    const bool is_tensor = program.group_of(instruction).kind == program::GroupKind::tensor_parallel;
+    return is_tensor ? ExposedPart::tensor_parallel : ExposedPart::data_parallel;
   }
   if (is_host_copy(instruction.op)) return ExposedPart::host_copies;
   return phase == program::Phase::step ? ExposedPart::optimizer : ExposedPart::compute;

@@ -88,7 +88,7 @@ class Timeline {
   }
 
   void add_alone(std::size_t index) {
-    const auto part = static_cast<std::size_t>(part_of(program_.code[index], phase_));
+    const auto part = static_cast<std::size_t>(part_of(program_, program_.code[index], phase_));
     pass_.busy[part] += times_[depth_] * costs_.busy_of(index);
     pass_.waiting[part] += times_[depth_] * costs_.waiting_of(index);
   }

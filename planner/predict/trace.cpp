@@ -96,9 +96,10 @@ class Tracer {
         micro_batch < first_ || micro_batch == trace_.micro_batches - 1 || phase_ == Phase::step;
     if (!listed || costs_.seconds[index] <= 0) return;
     const Instruction& instruction = program_.code[index];
-    trace_.events.push_back({program::name_of(instruction.op), schedule_.stream_of(index), instruction.group,
-                             phase_, layer, micro_batch, (instruction.flags & program::kRecomputed) != 0,
-                             clocks_.start(), costs_.seconds[index]});
+    trace_.events.push_back({program::name_of(instruction.op), schedule_.stream_of(index),
+                             program_.kind_of(instruction), phase_, layer, micro_batch,
+                             (instruction.flags & program::kRecomputed) != 0, clocks_.start(),
+                             costs_.seconds[index]});
   }
 
   const StepProgram& program_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace zeroplan::predict {
 struct TraceEvent {
   std::string_view name;  // of the instruction
   program::Stream stream = program::Stream::compute;
-  program::Group group = program::Group::none;
+  std::optional<program::GroupKind> group;
   program::Phase phase = program::Phase::forward;
   std::int64_t layer = -1;       // -1: outside the layers
   std::int64_t micro_batch = 0;  // from 0

@@ -6,11 +6,12 @@ namespace zeroplan::predict {
 
 namespace {
 
-using program::Group;
+using program::GroupKind;
 using program::Instruction;
 using program::Op;
 
-TrafficEntry& entry_of(std::vector<TrafficEntry>& entries, Group group, Op collective, program::Phase phase) {
+TrafficEntry& entry_of(std::vector<TrafficEntry>& entries, GroupKind group, Op collective,
+                       program::Phase phase) {
   for (TrafficEntry& entry : entries) {
     if (entry.group == group && entry.collective == collective && entry.phase == phase) return entry;
   }
@@ -23,16 +24,16 @@ TrafficEntry& entry_of(std::vector<TrafficEntry>& entries, Group group, Op colle
 
 }  // namespace
 
-double Traffic::sent_bytes(Group group) const {
+double Traffic::sent_bytes(GroupKind family) const {
   double sum = 0;
-  for (const TrafficEntry& entry : entries) sum += entry.group == group ? entry.sent_bytes : 0;
+  for (const TrafficEntry& entry : entries) sum += family_of(entry.group) == family ? entry.sent_bytes : 0;
   return sum;
 }
 
 double Traffic::data_parallel_psi(double parameters_of_rank) const {
   double elements = 0;
   for (const TrafficEntry& entry : entries) {
-    if (entry.group == Group::data_parallel)
+    if (family_of(entry.group) == GroupKind::data_parallel)
       elements += program::row_of(entry.collective).ring.passes * entry.elements;
   }
   return elements / parameters_of_rank;
@@ -50,14 +51,13 @@ Traffic read_traffic(const program::StepProgram& program) {
                                                                       : traffic.to_host_bytes) += bytes;
       return;
     }
-    if (instruction.group == Group::none) return;
+    if (instruction.group == program::kNoGroup) return;
     const program::Buffer& whole = whole_buffer(program, instruction);
-    const program::GroupInfo& group =
-        instruction.group == Group::data_parallel ? program.data_parallel : program.tensor_parallel;
+    const program::Group& group = program.group_of(instruction);
     const double n = static_cast<double>(group.size);
     const double elements = times * static_cast<double>(instruction.dims[0]);
     const double bytes = elements * static_cast<double>(bytes_of(whole.type));
-    TrafficEntry& entry = entry_of(traffic.entries, instruction.group, instruction.op, phase);
+    TrafficEntry& entry = entry_of(traffic.entries, group.kind, instruction.op, phase);
     entry.calls += times;
     entry.elements += elements;
     entry.bytes += bytes;

@@ -16,7 +16,7 @@ inline const program::Buffer& whole_buffer(const program::StepProgram& program,
 }
 
 struct TrafficEntry {
-  program::Group group = program::Group::none;
+  program::GroupKind group = program::GroupKind::data_parallel;
   program::Op collective = program::Op::all_reduce;
   program::Phase phase = program::Phase::forward;
   double calls = 0;
@@ -31,10 +31,13 @@ struct Traffic {
   double to_host_bytes = 0;           // device to host, and back
   double to_device_bytes = 0;
 
-  double sent_bytes(program::Group group) const;
+  // By all groups of a family: those of data parallelism together, or the tensor-parallel one.
+  double sent_bytes(program::GroupKind family) const;
+  double data_parallel_bytes() const { return sent_bytes(program::GroupKind::data_parallel); }
+  double tensor_parallel_bytes() const { return sent_bytes(program::GroupKind::tensor_parallel); }
   // The paper's measure (Section 7): elements that a device sends per parameter of its model replica, for
   // large n: an all-reduce counts 2, a reduce-scatter or all-gather 1. 2, 2, 2 and 3 for stages 0 to 3.
-  // Gradients and parameters of the data-parallel group only.
+  // Gradients and parameters of the data-parallel groups only.
   double data_parallel_psi(double parameters_of_rank) const;
 };
 

@@ -78,7 +78,7 @@ Work read_work(const program::StepProgram& program) {
     work.attention += times * executed;
     work.model_attention += times * needed;
   });
-  const double ranks = static_cast<double>(program.data_parallel.size * program.tensor_parallel.size);
+  const double ranks = static_cast<double>(program.ranks);
   work.hardware_all_ranks = ranks * work.hardware;
   work.model_all_ranks = ranks * work.model;
   return work;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "planner/program/shapes.hpp"
+#include "planner/program/emit.hpp"
 
 namespace zeroplan::program {
 

@@ -55,10 +55,9 @@ Instruction& Builder::emit(Op op, std::initializer_list<std::int64_t> dims,
   return instruction;
 }
 
-void Builder::collective(Op op, Group group, Elements elements, std::initializer_list<Operand> operands,
+void Builder::collective(Op op, GroupId group, Elements elements, std::initializer_list<Operand> operands,
                          std::uint8_t flags, Stream stream) {
-  const GroupInfo& info = group == Group::data_parallel ? program_.data_parallel : program_.tensor_parallel;
-  if (info.size <= 1) return;
+  if (group == kNoGroup) return;
   Instruction& instruction = emit(op, {elements}, operands);
   instruction.group = group;
   instruction.stream = stream;

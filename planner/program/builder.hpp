@@ -37,10 +37,18 @@ class Builder {
   // Operands of kNoBuffer are kept in their place: an instruction's operands are positional. On the stream that is
   // usual for its class.
   Instruction& emit(Op op, std::initializer_list<std::int64_t> dims, std::initializer_list<Operand> operands);
-  // A collective over `elements`; nothing when the group has one rank. On the compute stream kernels wait for
-  // it.
-  void collective(Op op, Group group, Elements elements, std::initializer_list<Operand> operands,
+  // A collective over `elements`; nothing for kNoGroup, a group of one rank. On the compute stream kernels wait for it.
+  void collective(Op op, GroupId group, Elements elements, std::initializer_list<Operand> operands,
                   std::uint8_t flags = 0, Stream stream = Stream::compute);
+
+  // The same over the ranks that hold one layer together.
+  void tensor_collective(Op op, Elements elements, std::initializer_list<Operand> operands,
+                         std::uint8_t flags = 0, Stream stream = Stream::compute) {
+    collective(op, program_.find_group(GroupKind::tensor_parallel), elements, operands, flags, stream);
+  }
+
+  // This rank among those.
+  std::int64_t tensor_rank() const { return program_.group(GroupKind::tensor_parallel).rank; }
 
   void wait_for_all() { emit(Op::wait_for_all, {}, {}); }
   void phase(Phase phase) { emit(Op::phase, {static_cast<std::int64_t>(phase)}, {}); }

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "planner/program/approximations.hpp"
-#include "planner/program/ends.hpp"
+#include "planner/program/head.hpp"
 #include "planner/program/known_orders.hpp"
 #include "planner/program/layer_stack.hpp"
 #include "planner/program/zero_policy.hpp"
@@ -49,8 +49,7 @@ class Compiler {
     builder_.emit(Op::fill_zero, {static_cast<std::int64_t>(Scalar::loss_scale)}, {at(batch_.scalars)});
     zero_.zero_gradients();
     const std::int64_t passes = plan_.gradient_accumulation;
-    const bool last_differs = ZeroPolicy::effective_stage(plan_) <= 2 && plan_.data_parallel > 1;
-    if (passes > 1 && last_differs) {
+    if (passes > 1 && zero_.last_differs()) {
       builder_.times(passes - 1, [&] { micro_batch(false); });
       micro_batch(true);
     } else {
@@ -109,7 +108,7 @@ class Compiler {
       if (!unit.is_opaque()) continue;
       zero_.acquire_weights(unit);
       zero_.acquire_gradients(unit);
-      zero_.gather(unit);
+      zero_.gather(unit, 0, ZeroPolicy::Pass::backward);
       zero_.reduce(unit, last);
       zero_.release_gradients(unit);
       zero_.release_weights(unit);
@@ -128,7 +127,7 @@ class Compiler {
   std::optional<Head> head_;
 };
 
-UnitPlacement place(const Unit& unit, std::int64_t partitions, const StepProgram& program) {
+UnitPlacement place(const Unit& unit) {
   UnitPlacement placement;
   placement.parameter = unit.parameter;
   placement.gradient = unit.gradient;
@@ -140,20 +139,17 @@ UnitPlacement place(const Unit& unit, std::int64_t partitions, const StepProgram
   placement.elements = unit.elements;
   placement.partition = unit.partition;
   placement.owned = unit.owned;
-  placement.states_are_partition = partitions > 1;
-  const auto is_partition = [&](BufferId buffer) {
-    return partitions > 1 && buffer != kNoBuffer && program.buffers[buffer].elements == unit.partition;
-  };
-  placement.parameter_is_partition = is_partition(unit.parameter);
-  placement.gradient_is_partition = is_partition(unit.gradient);
+  placement.shard = unit.shard;
+  placement.replica = unit.replica;
+  placement.parameter_is_partition = unit.parameter_is_partition;
+  placement.gradient_is_partition = unit.gradient_is_partition;
   return placement;
 }
 
-void list_parameters(const std::vector<Unit>& units, std::int64_t partitions, std::int64_t tensor_rank,
-                     StepProgram& program) {
+void list_parameters(const std::vector<Unit>& units, std::int64_t tensor_rank, StepProgram& program) {
   for (const Unit& unit : units) {
     if (unit.is_opaque()) continue;
-    program.units.push_back(place(unit, partitions, program));
+    program.units.push_back(place(unit));
     for (const LocalTensor& tensor : unit.tensors) {
       TensorPlacement& entry = program.tensors.emplace_back();
       entry.name = tensor.name;
@@ -171,6 +167,27 @@ void list_parameters(const std::vector<Unit>& units, std::int64_t partitions, st
   }
 }
 
+// Ranks of a tensor-parallel group are neighbours, and so are the data-parallel ranks of a shard.
+void set_groups(const Plan& plan, RankPosition rank, StepProgram& program) {
+  program.groups.clear();
+  program.ranks = plan.devices();
+  const auto add = [&](GroupKind kind, std::int64_t size, std::int64_t index, std::int64_t stride) {
+    if (size > 1) program.groups.push_back({kind, size, index, stride});
+  };
+  const std::int64_t data = rank.data_parallel;
+  const std::int64_t tensor = plan.tensor_parallel;
+  add(GroupKind::data_parallel, plan.data_parallel, data, tensor);
+  const std::int64_t partitions = partitions_of(plan);
+  if (partitions > 1 && partitions < plan.data_parallel) {
+    add(GroupKind::shard, partitions, data % partitions, tensor);
+    add(GroupKind::replica, plan.data_parallel / partitions, data / partitions, tensor * partitions);
+  }
+  if (effective_stage(plan) == 3 && plan.secondary_shard > 0) {
+    add(GroupKind::secondary_shard, plan.secondary_shard, data % plan.secondary_shard, tensor);
+  }
+  add(GroupKind::tensor_parallel, tensor, rank.tensor_parallel, 1);
+}
+
 }  // namespace
 
 void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepProgram& program) {
@@ -181,21 +198,19 @@ void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepP
   program.buffers.reserve(256);
   program.tensors.reserve(32);
   program.code.reserve(512);
-  program.data_parallel = {plan.data_parallel, rank.data_parallel};
-  program.tensor_parallel = {plan.tensor_parallel, rank.tensor_parallel};
+  set_groups(plan, rank, program);
   program.layers = model.is_shape() ? model.layers + model.encoder_layers : 0;
   program.tokens_per_step = plan.global_batch() * plan.sequence;
   program.states_only = !model.is_shape();
   program.constants = make_constants(model, plan, rank);
   program.approximations = approximations_of(model);
 
-  const std::int64_t partitions = ZeroPolicy::effective_stage(plan) > 0 ? plan.data_parallel : 1;
-  Units units = make_units(model, plan, partitions, rank);
+  Units units = make_units(model, plan, partitions_of(plan), rank);
   program.parameters = units.parameters;
   program.active_parameters = units.active_parameters;
   Builder builder(program, plan.engine.alignment_bytes);
   Compiler(model, plan, make_shapes(model, plan), builder, units.units).step();
-  list_parameters(units.units, partitions, rank.tensor_parallel, program);
+  list_parameters(units.units, rank.tensor_parallel, program);
   set_order(program);
 }
 

@@ -18,7 +18,7 @@ LayerStack::LayerStack(Builder& builder, ZeroPolicy& zero, const describe::Model
   const std::int64_t ranks = partition ? plan.tensor_parallel : 1;
   part_ = div_ceil(plane_, ranks);
   const Elements padded = part_ * ranks;
-  const Elements own = part_ * (partition ? builder.program().tensor_parallel.rank : 0);
+  const Elements own = part_ * (partition ? builder.tensor_rank() : 0);
   bottom_ = builder.buffer(recompute_ ? "stream" : "residual_gradient", shapes.compute, Category::activation,
                            padded);
   block_input_ = builder.buffer("block_input", shapes.compute, Category::activation, padded,
@@ -26,7 +26,7 @@ LayerStack::LayerStack(Builder& builder, ZeroPolicy& zero, const describe::Model
   own_part_ = partition ? builder.view("stream.own", bottom_, own, part_) : bottom_;
   own_input_part_ = partition ? builder.view("block_input.own", block_input_, own, part_) : block_input_;
 
-  groups_.reserve(units.size());
+  stacked_.reserve(units.size());
   for (const Unit& unit : units) {
     if (!unit.is_layer()) continue;
     const Instances instances{recompute_ ? std::min(interval_, unit.layers) : unit.layers, unit.first_layer};
@@ -35,7 +35,7 @@ LayerStack::LayerStack(Builder& builder, ZeroPolicy& zero, const describe::Model
                                                      part_, {unit.layers, unit.first_layer},
                                                      plan.offload_activations ? Space::host : Space::device)
                                     : kNoBuffer;
-    groups_.push_back({&unit, Block(builder, model, plan, shapes, unit, instances), checkpoint});
+    stacked_.push_back({&unit, Block(builder, model, plan, shapes, unit, instances), checkpoint});
   }
 }
 
@@ -54,6 +54,7 @@ template <class Body>
 void LayerStack::over_layers(const Unit& unit, bool reverse, Body&& body) {
   const std::int64_t count = unit.layers;
   const std::int64_t step = reverse ? -1 : 1;
+  const auto pass = reverse ? ZeroPolicy::Pass::backward : ZeroPolicy::Pass::forward;
   const std::int64_t first = unit.first_layer + (reverse ? count - 1 : 0);
   const std::int64_t last = unit.first_layer + (reverse ? 0 : count - 1);
   if (!zero_.gathers()) {
@@ -62,42 +63,42 @@ void LayerStack::over_layers(const Unit& unit, bool reverse, Body&& body) {
   }
   if (zero_.prefetch_layers() == 0) {
     builder_.layers(count, first, step, [&] {
-      zero_.gather(unit);
+      zero_.gather(unit, 0, pass);
       body();
     });
     return;
   }
-  builder_.layers(1, first, step, [&] { zero_.gather(unit); });
+  builder_.layers(1, first, step, [&] { zero_.gather(unit, 0, pass); });
   builder_.layers(count - 1, first, step, [&] {
-    zero_.gather(unit, static_cast<std::int16_t>(step));
+    zero_.gather(unit, static_cast<std::int16_t>(step), pass);
     body();
   });
   builder_.layers(1, last, step, body);
 }
 
 void LayerStack::forward() {
-  for (Group& group : groups_) {
+  for (Alike& alike : stacked_) {
     if (!recompute_) {
-      over_layers(*group.unit, false,
-                  [&] { group.block.forward(Keep::activations, at(block_input_), at(block_input_, 1)); });
+      over_layers(*alike.unit, false,
+                  [&] { alike.block.forward(Keep::activations, at(block_input_), at(block_input_, 1)); });
     } else if (interval_ == 1) {
-      over_layers(*group.unit, false, [&] {
-        save_checkpoint(group);
-        group.block.forward(Keep::nothing, at(bottom_), at(bottom_));
+      over_layers(*alike.unit, false, [&] {
+        save_checkpoint(alike);
+        alike.block.forward(Keep::nothing, at(bottom_), at(bottom_));
       });
     } else {
-      forward_blocks(group);
+      forward_blocks(alike);
     }
   }
 }
 
-void LayerStack::forward_blocks(Group& group) {
-  const Unit& unit = *group.unit;
+void LayerStack::forward_blocks(Alike& alike) {
+  const Unit& unit = *alike.unit;
   const auto block = [&](std::int64_t layers) {
-    save_checkpoint(group);
+    save_checkpoint(alike);
     builder_.layers(layers, 0, 1, [&] {
       zero_.gather(unit);
-      group.block.forward(Keep::nothing, at(bottom_), at(bottom_));
+      alike.block.forward(Keep::nothing, at(bottom_), at(bottom_));
     });
   };
   const std::int64_t whole = unit.layers / interval_;
@@ -106,78 +107,78 @@ void LayerStack::forward_blocks(Group& group) {
   if (rest > 0) builder_.layers(1, unit.first_layer + whole * interval_, 1, [&] { block(rest); });
 }
 
-void LayerStack::save_checkpoint(const Group& group) {
-  const Operand checkpoint = at(group.checkpoint);
+void LayerStack::save_checkpoint(const Alike& alike) {
+  const Operand checkpoint = at(alike.checkpoint);
   builder_.acquire(checkpoint);
   Instruction& instruction = builder_.emit(plan_.offload_activations ? Op::copy_to_host : Op::copy, {part_},
                                            {at(own_part_), checkpoint});
   if (!plan_.engine.overlaps_checkpoint_copies) instruction.stream = Stream::compute;
 }
 
-void LayerStack::restore_checkpoint(const Group& group) {
-  const Operand checkpoint = at(group.checkpoint);
+void LayerStack::restore_checkpoint(const Alike& alike) {
+  const Operand checkpoint = at(alike.checkpoint);
   builder_.acquire(at(block_input_));
   Instruction& instruction = builder_.emit(plan_.offload_activations ? Op::copy_to_device : Op::copy, {part_},
                                            {checkpoint, at(own_input_part_)});
   if (!plan_.engine.overlaps_checkpoint_copies) instruction.stream = Stream::compute;
   if (plan_.partition_activations) {
-    builder_.collective(Op::all_gather, zeroplan::program::Group::tensor_parallel,
-                        part_ * plan_.tensor_parallel, {at(own_input_part_), at(block_input_)});
+    builder_.tensor_collective(Op::all_gather, part_ * plan_.tensor_parallel,
+                               {at(own_input_part_), at(block_input_)});
   }
 }
 
 void LayerStack::backward(bool last) {
-  for (auto group = groups_.rbegin(); group != groups_.rend(); ++group) {
+  for (auto alike = stacked_.rbegin(); alike != stacked_.rend(); ++alike) {
     if (!recompute_) {
-      over_layers(*group->unit, true, [&] { backward_layer(*group, last); });
+      over_layers(*alike->unit, true, [&] { backward_layer(*alike, last); });
     } else if (interval_ == 1) {
-      over_layers(*group->unit, true, [&] { backward_block(*group, 1, last); });
+      over_layers(*alike->unit, true, [&] { backward_block(*alike, 1, last); });
     } else {
-      backward_blocks(*group, last);
+      backward_blocks(*alike, last);
     }
   }
   if (!recompute_) builder_.release(at(block_input_));
 }
 
-void LayerStack::backward_layer(Group& group, bool last) {
+void LayerStack::backward_layer(Alike& alike, bool last) {
   builder_.release(at(block_input_, 1));
-  zero_.clear_gradients(*group.unit);
-  group.block.backward(at(block_input_), gradient());
-  zero_.reduce(*group.unit, last);
+  zero_.clear_gradients(*alike.unit);
+  alike.block.backward(at(block_input_), gradient());
+  zero_.reduce(*alike.unit, last);
 }
 
-void LayerStack::backward_blocks(Group& group, bool last) {
-  const Unit& unit = *group.unit;
+void LayerStack::backward_blocks(Alike& alike, bool last) {
+  const Unit& unit = *alike.unit;
   const std::int64_t whole = unit.layers / interval_;
   const std::int64_t rest = unit.layers - whole * interval_;
   if (rest > 0) {
-    builder_.layers(1, unit.first_layer + whole * interval_, 1, [&] { backward_block(group, rest, last); });
+    builder_.layers(1, unit.first_layer + whole * interval_, 1, [&] { backward_block(alike, rest, last); });
   }
   builder_.layers(whole, unit.first_layer + (whole - 1) * interval_, -interval_,
-                  [&] { backward_block(group, interval_, last); });
+                  [&] { backward_block(alike, interval_, last); });
 }
 
-void LayerStack::backward_block(Group& group, std::int64_t layers, bool last) {
-  restore_checkpoint(group);
+void LayerStack::backward_block(Alike& alike, std::int64_t layers, bool last) {
+  restore_checkpoint(alike);
   const auto recompute = [&] {
     const Builder::Recomputing recomputing(builder_);
-    group.block.forward(Keep::activations, at(block_input_), at(block_input_, 1));
+    alike.block.forward(Keep::activations, at(block_input_), at(block_input_, 1));
   };
   if (interval_ == 1) {
     recompute();
-    backward_layer(group, last);
+    backward_layer(alike, last);
   } else {
     builder_.layers(layers, 0, 1, [&] {
-      zero_.gather(*group.unit);
+      zero_.gather(*alike.unit, 0, ZeroPolicy::Pass::backward);
       recompute();
     });
     builder_.layers(layers, layers - 1, -1, [&] {
-      zero_.gather(*group.unit);
-      backward_layer(group, last);
+      zero_.gather(*alike.unit, 0, ZeroPolicy::Pass::backward);
+      backward_layer(alike, last);
     });
   }
   builder_.release(at(block_input_));
-  builder_.release(at(group.checkpoint));
+  builder_.release(at(alike.checkpoint));
 }
 
 }  // namespace zeroplan::program

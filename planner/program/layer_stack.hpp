@@ -34,22 +34,22 @@ class LayerStack {
   void backward(bool last);
 
  private:
-  struct Group {
+  struct Alike {
     const Unit* unit = nullptr;
     Block block;
     BufferId checkpoint = kNoBuffer;
   };
 
-  // `body` over all layers of a group; at stage 3 with their weights gathered, one layer ahead where the ring
+  // `body` over all layers of a alike; at stage 3 with their weights gathered, one layer ahead where the ring
   // has room.
   template <class Body>
   void over_layers(const Unit& unit, bool reverse, Body&& body);
-  void backward_layer(Group& group, bool last);
-  void forward_blocks(Group& group);
-  void backward_blocks(Group& group, bool last);
-  void backward_block(Group& group, std::int64_t layers, bool last);
-  void save_checkpoint(const Group& group);
-  void restore_checkpoint(const Group& group);
+  void backward_layer(Alike& alike, bool last);
+  void forward_blocks(Alike& alike);
+  void backward_blocks(Alike& alike, bool last);
+  void backward_block(Alike& alike, std::int64_t layers, bool last);
+  void save_checkpoint(const Alike& alike);
+  void restore_checkpoint(const Alike& alike);
 
   Builder& builder_;
   ZeroPolicy& zero_;
@@ -61,7 +61,7 @@ class LayerStack {
   Elements plane_;  // tokens x hidden
   Elements part_;   // of a checkpoint that this rank keeps
   BufferId bottom_, block_input_, own_part_, own_input_part_;
-  std::vector<Group> groups_;
+  std::vector<Alike> stacked_;
 };
 
 }  // namespace zeroplan::program

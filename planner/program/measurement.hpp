@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,11 +45,11 @@ struct RankMeasurement {
   CategoryBytes written_at_device_peak{}, written_at_host_peak{};
   Position peak_position;     // where the device's peak was reached
   Bytes workspace_bytes = 0;  // of the device, beside the buffers
-  // Of one step:
-  std::array<std::array<CollectiveCount, kCollectives>, kGroups> collectives{};  // by group, by collective
+  // Of one step, by index into StepProgram::groups, by collective.
+  std::array<std::array<CollectiveCount, kCollectives>, kMostGroups> collectives{};
   // Carried between this rank's memory and others' by this rank itself, by group, by collective: counted
   // where bytes are sent, or copied between threads. Each byte is carried by one rank.
-  std::array<std::array<Bytes, kCollectives>, kGroups> moved{};
+  std::array<std::array<Bytes, kCollectives>, kMostGroups> moved{};
   Bytes to_host_bytes = 0, to_device_bytes = 0;
   Flops product_flops = 0;                    // of the matrix products handed to the library
   std::int64_t host = 0;                      // the same for all ranks of a machine
@@ -62,7 +63,7 @@ struct RankMeasurement {
 // takes beyond the same call on the rank of the group that is in it shortest, and so came last, is waiting.
 struct InstructionTime {
   Op op = Op::phase;
-  Group group = Group::none;
+  std::optional<GroupKind> group;
   std::int64_t calls = 0;
   double seconds = 0;
   double waiting_seconds = 0;  // of seconds: for other ranks, collectives only

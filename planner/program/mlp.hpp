@@ -1,7 +1,7 @@
 #pragma once
 
 #include "planner/program/branch.hpp"
-#include "planner/program/shapes.hpp"
+#include "planner/program/emit.hpp"
 #include "planner/program/unit.hpp"
 
 namespace zeroplan::program {

@@ -9,4 +9,10 @@ std::string_view name_of(Category category) {
   return kNames[static_cast<std::size_t>(category)];
 }
 
+std::string_view name_of(GroupKind kind) {
+  static constexpr std::string_view kNames[kGroupKinds] = {"tensor_parallel", "data_parallel", "shard",
+                                                           "replica", "secondary_shard"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 }  // namespace zeroplan::program

@@ -312,8 +312,8 @@ class Walk {
       }
     }
     // A group's collectives are called in the same order on every rank, one after the other.
-    Execution& collective = last_of_[static_cast<std::size_t>(instruction.group)];
-    if (instruction.group != Group::none) {
+    if (instruction.group != kNoGroup) {
+      Execution& collective = last_of_[instruction.group];
       need(index, stream, collective);
       collective = now;
     }
@@ -441,8 +441,8 @@ class Walk {
   OfStreams pending_ = kNoneOfAny;                         // what the next kernel waits for
   std::array<OfStreams, 2> open_{kNoneOfAny,
                                  kNoneOfAny};  // by space: what used memory that was released, off compute
-  std::array<Execution, kGroups> last_of_ = [] {
-    std::array<Execution, kGroups> none{};
+  std::array<Execution, kMostGroups> last_of_ = [] {
+    std::array<Execution, kMostGroups> none{};
     none.fill(kNone);
     return none;
   }();

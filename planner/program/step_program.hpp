@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "planner/instructions/instruction.hpp"
+#include "planner/program/groups.hpp"
 #include "planner/program/model_constants.hpp"
 #include "planner/units.hpp"
 
@@ -60,22 +62,16 @@ struct Buffer {
   }
 };
 
-// Which rank of each group the program is for. Partitions are padded to equal sizes, so buffers are the same
+// Which rank of the run the program is for. Ranks of one tensor-parallel group are neighbours. Partitions are padded to equal sizes, so buffers are the same
 // on every rank; what a rank owns of them (instructions over real elements) differs on the last ones.
 struct RankPosition {
   std::int64_t data_parallel = 0;
   std::int64_t tensor_parallel = 0;
 };
 
-// A group of ranks as one rank sees it.
-struct GroupInfo {
-  std::int64_t size = 1;
-  std::int64_t rank = 0;
-};
-
 // A unit of parameters as this rank holds it: `layers` flat vectors that are gathered, reduced and updated
-// together. A partition is [rank * partition, + owned) of the `elements`, padded to `partition` elements;
-// where nothing is partitioned both are `elements`.
+// together. The ranks of its shard group hold a partition each: [rank * partition, + owned) of the `elements`, padded to
+// `partition` elements; where nothing is partitioned both are `elements`. The ranks of its replica group hold the same.
 struct UnitPlacement {
   BufferId parameter = kNoBuffer, gradient = kNoBuffer, master = kNoBuffer;
   std::array<BufferId, 4> states{kNoBuffer, kNoBuffer, kNoBuffer, kNoBuffer};
@@ -83,8 +79,11 @@ struct UnitPlacement {
   std::int32_t first_layer = 0;
   std::int64_t layers = 1;
   Elements elements = 0, partition = 0, owned = 0;
-  bool parameter_is_partition = false, gradient_is_partition = false;  // of the persistent buffers
-  bool states_are_partition = false;                                   // master and states
+  GroupId shard = kNoGroup, replica = kNoGroup;  // kNoGroup: of this rank alone
+  // Of the persistent buffers; master and states are partitions where there is a shard group.
+  bool parameter_is_partition = false, gradient_is_partition = false;
+
+  bool is_partitioned() const { return shard != kNoGroup; }
 };
 
 // A parameter tensor of this rank: `copies` times {outputs, inputs}, `offset` elements into each of its
@@ -154,18 +153,47 @@ struct StepProgram {
   std::vector<Approximation> approximations;
   std::vector<UnitPlacement> units;
   std::vector<TensorPlacement> tensors;
-  GroupInfo data_parallel, tensor_parallel;
+  std::vector<Group> groups;       // of this rank, those of more than one rank
+  std::int64_t ranks = 1;          // of the run
   Elements parameters = 0;         // of the whole model, tied and replicated ones once
   Elements active_parameters = 0;  // that one token uses
   std::int64_t layers = 0;
   std::int64_t tokens_per_step = 0;  // of all ranks
   bool states_only = false;          // activations are not described (`params=` models)
 
+  // Of a collective.
+  const Group& group_of(const Instruction& instruction) const { return groups[instruction.group]; }
+  // Empty for what is no collective.
+  std::optional<GroupKind> kind_of(const Instruction& instruction) const {
+    if (instruction.group == kNoGroup) return std::nullopt;
+    return group_of(instruction).kind;
+  }
+  // kNoGroup where the group has one rank.
+  GroupId find_group(GroupKind kind) const {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i].kind == kind) return static_cast<GroupId>(i);
+    }
+    return kNoGroup;
+  }
+  // A group of one rank where it is not listed.
+  Group group(GroupKind kind) const { return group_or_alone(find_group(kind), kind); }
+  Group shard_group(const UnitPlacement& unit) const { return group_or_alone(unit.shard, GroupKind::shard); }
+  Group replica_group(const UnitPlacement& unit) const {
+    return group_or_alone(unit.replica, GroupKind::replica);
+  }
+  // Of tensors that every tensor-parallel rank holds alike, this one counts, and writes, for all.
+  bool speaks_for_replicated() const { return group(GroupKind::tensor_parallel).rank == 0; }
+  // Where this rank's partition of a unit begins.
+  Elements own_begin(const UnitPlacement& unit) const { return shard_group(unit).rank * unit.partition; }
+
   // The buffer whose memory `buffer` is, or is a part of.
   BufferId holder_of(BufferId buffer) const {
     const BufferId parent = buffers[buffer].parent;
     return parent == kNoBuffer ? buffer : parent;
   }
+
+ private:
+  Group group_or_alone(GroupId id, GroupKind kind) const { return id == kNoGroup ? Group{kind} : groups[id]; }
 };
 
 }  // namespace zeroplan::program

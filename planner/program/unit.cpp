@@ -66,7 +66,7 @@ void divide(Unit& unit, std::int64_t partitions, std::int64_t multiple, RankPosi
   unit.owned_distinct = unit.distinct;
   if (partitions <= 1) return;
   unit.partition = round_up(div_ceil(unit.elements, partitions), multiple);
-  const Elements begin = unit.partition * rank.data_parallel;
+  const Elements begin = unit.partition * (rank.data_parallel % partitions);
   unit.owned = std::clamp<Elements>(unit.elements - begin, 0, unit.partition);
   unit.owned_distinct = std::clamp<Elements>(unit.distinct - begin, 0, unit.partition);
 }

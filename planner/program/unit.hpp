@@ -47,8 +47,10 @@ struct Unit {
   BufferId gradient = kNoBuffer;   // persistent: whole or a partition
   BufferId master = kNoBuffer;
   std::array<BufferId, 4> states{kNoBuffer, kNoBuffer, kNoBuffer, kNoBuffer};
-  BufferId weights = kNoBuffer;           // whole, as kernels read them
-  BufferId weight_gradients = kNoBuffer;  // whole, as kernels write them
+  GroupId shard = kNoGroup, replica = kNoGroup;                        // UnitPlacement says of which ranks
+  bool parameter_is_partition = false, gradient_is_partition = false;  // of these buffers
+  BufferId weights = kNoBuffer;                                        // whole, as kernels read them
+  BufferId weight_gradients = kNoBuffer;                               // whole, as kernels write them
 
   bool is_layer() const;
   // Nothing is computed with it here: `params=` models, vision towers.

@@ -64,6 +64,8 @@ struct Maker {
   Plan with(int zero_stage, std::int64_t tensor_parallel) const {
     Plan plan = with_tensor_parallel(base, tensor_parallel);
     plan.zero_stage = zero_stage;
+    if (zero_stage == 0) plan.shard = 0;
+    if (zero_stage != 3) plan.secondary_shard = 0;
     return plan;
   }
 

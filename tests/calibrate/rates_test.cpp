@@ -19,7 +19,8 @@ namespace {
 constexpr calibrate::Extent kQuick{.quick = true};
 
 std::vector<calibrate::Probe> probes(std::int64_t ranks = 1, calibrate::Extent extent = kQuick) {
-  return calibrate::kernel_probes(describe::Precision::bf16, {ranks, 0}, extent);
+  return calibrate::kernel_probes(describe::Precision::bf16, {program::GroupKind::data_parallel, ranks},
+                                  extent);
 }
 
 }  // namespace
@@ -85,13 +86,14 @@ TEST_CASE("probes between them run all kernels that steps have here, in few giga
 }
 
 TEST_CASE("a table of a collective has the bus bandwidth of nccl-tests") {
-  const calibrate::Probe probe = calibrate::collective_probe(describe::Precision::fp32, {4, 1}, kQuick);
+  const calibrate::Probe probe = calibrate::collective_probe(
+      describe::Precision::fp32, {program::GroupKind::data_parallel, 4, 1}, kQuick);
   // Every collective at 1e9 bytes of the whole vector a second.
   std::vector<double> seconds;
   std::map<Op, std::size_t> calls;
   for (const program::Instruction& instruction : probe.program.code) {
     seconds.push_back(static_cast<double>(4 * instruction.dims[0]) / 1e9);
-    if (instruction.group == program::Group::data_parallel) ++calls[instruction.op];
+    if (instruction.group != program::kNoGroup) ++calls[instruction.op];
   }
   const auto tables = calibrate::collective_tables(probe, {seconds}, "test");
   REQUIRE(tables.size() == 3);
@@ -107,10 +109,10 @@ TEST_CASE("a table of a collective has the bus bandwidth of nccl-tests") {
 }
 
 TEST_CASE("skew is what ranks wait beyond the fastest collective, over what they compute") {
-  const calibrate::Probe probe = calibrate::skew_probe({2, 0}, kQuick);
+  const calibrate::Probe probe = calibrate::skew_probe({program::GroupKind::data_parallel, 2, 0}, kQuick);
   std::vector<double> even, late;
   for (const program::Instruction& instruction : probe.program.code) {
-    const bool meets = instruction.group != program::Group::none;
+    const bool meets = instruction.group != program::kNoGroup;
     const bool first = meets && !late.empty() && even.back() == 0;
     even.push_back(instruction.op == Op::matmul ? 2 : meets ? 0.5 : 0);
     late.push_back(instruction.op == Op::matmul ? 2 : meets ? (first ? 0.5 : 0.7) : 0);

@@ -196,8 +196,8 @@ TEST_CASE("fault 11, mixed types: fp32 statistics and 16-bit matrices share a gr
       Recording recording;
       options.world = recorded_in(recording);
       const Training training = train(model, plan, options);
-      for (const auto group : {program::Group::data_parallel, program::Group::tensor_parallel}) {
-        const int split = group == program::Group::data_parallel ? 0 : 1;
+      for (const auto group : {program::GroupKind::data_parallel, program::GroupKind::tensor_parallel}) {
+        const int split = group == program::GroupKind::data_parallel ? 0 : 1;
         const Recording::Calls& calls = recording.groups().at({split, 0}).at(0);
         double bytes = 0;
         std::map<program::DataType, int> types;

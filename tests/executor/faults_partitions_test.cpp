@@ -61,7 +61,7 @@ void poison_padding(Rank& rank) {
 
 // Bytes of whole vectors that went through a collective of the data-parallel group.
 Bytes reduced_bytes(const Rank& rank, program::Op collective) {
-  for (const Ledger::Total& total : rank.group(program::Group::data_parallel)->ledger().totals) {
+  for (const Ledger::Total& total : rank.groups().at(0)->ledger().totals) {
     if (total.kind == kind_of(collective)) return total.bytes;
   }
   return 0;
@@ -111,7 +111,7 @@ TEST_CASE("fault 1, padding: every element of every unit is owned once, by norm 
           }
           for (std::size_t u = 0; u < program.units.size(); ++u) {
             const program::UnitPlacement& unit = program.units[u];
-            if (!unit.states_are_partition) {
+            if (!unit.is_partitioned()) {
               next[u] = unit.elements;
               CHECK(unit.owned == unit.elements);
               continue;
@@ -181,7 +181,7 @@ TEST_CASE("fault 7, buckets: no size of bucket changes a bit, and every gradient
     options.steps = 3;
     Bytes reduced = 0;
     options.visit = [&](Rank& rank, std::int64_t step) {
-      if (rank.program().data_parallel.rank != 0 || step != options.steps) return;
+      if (rank.program().group(program::GroupKind::data_parallel).rank != 0 || step != options.steps) return;
       reduced = reduced_bytes(rank, stage == 0 ? program::Op::all_reduce : program::Op::reduce_scatter);
     };
     const Training reference = train(model, plan, options);

@@ -45,6 +45,15 @@ class SizedPlane final : public DataPlane {
   Moved moved_;
 };
 
+// A data plane for each group of a program.
+struct Planes {
+  explicit Planes(const program::StepProgram& program) {
+    for (const program::Group& group : program.groups) pointers.push_back(&planes.emplace_back(group.size));
+  }
+  std::deque<SizedPlane> planes;
+  GroupPlanes pointers;
+};
+
 // A program with all that lowering it needs.
 struct Lowered {
   Lowered(program::StepProgram compiled, ArenaSize size, GroupPlanes groups, LoweringForm form = {})
@@ -233,9 +242,7 @@ TEST_CASE("lowering: what a device or the layout does not have is refused before
   program.code.pop_back();
   CHECK_THROWS_WITH_AS(Lowered(program, {2 * 256, 2 * 256}, {}), doctest::Contains("was not laid out"),
                        DeviceError);
-  builder.collective(Op::all_reduce, program::Group::data_parallel, 64, {at(buffers.x)});
-  program::Instruction& reduce = builder.emit(Op::all_reduce, {64}, {at(buffers.x)});
-  reduce.group = program::Group::data_parallel;
+  builder.emit(Op::all_reduce, {64}, {at(buffers.x)}).group = 0;
   CHECK_THROWS_AS(Lowered(program, kArena, {}), CommunicationError);
 }
 
@@ -323,13 +330,8 @@ bool check_plan(const std::string& name, const describe::Model& model, const des
       });
   if (!runs) return false;
   const predict::MemoryProfile memory = predict::read_memory(program);
-  SizedPlane data_parallel(plan.data_parallel), tensor_parallel(plan.tensor_parallel);
-  GroupPlanes groups{};
-  if (plan.data_parallel > 1)
-    groups[static_cast<std::size_t>(program::Group::data_parallel)] = &data_parallel;
-  if (plan.tensor_parallel > 1)
-    groups[static_cast<std::size_t>(program::Group::tensor_parallel)] = &tensor_parallel;
-  const Lowered lowered(std::move(program), {memory.peak, memory.host_peak}, groups);
+  Planes planes(program);
+  const Lowered lowered(std::move(program), {memory.peak, memory.host_peak}, planes.pointers);
   CAPTURE(name);
   CHECK(difference(Unrolled(lowered.program, lowered.first_of_step).executions, played(lowered.step)) == "");
   CHECK(lowered.arena.high_water().device == memory.peak);
@@ -369,11 +371,9 @@ TEST_CASE("lowering: a step of 64 micro-batches is not longer than one of 4") {
       CHECK(check_plan("accumulation", model, plan));
       program::StepProgram program = program::compile(model, plan);
       const predict::MemoryProfile memory = predict::read_memory(program);
-      SizedPlane ranks(2);
-      GroupPlanes groups{};
-      groups[static_cast<std::size_t>(program::Group::data_parallel)] = &ranks;
+      Planes planes(program);
       commands[accumulation] =
-          Lowered(std::move(program), {memory.peak, memory.host_peak}, groups).step.commands.size();
+          Lowered(std::move(program), {memory.peak, memory.host_peak}, planes.pointers).step.commands.size();
     }
     CHECK(commands[4] == commands[64]);
   }

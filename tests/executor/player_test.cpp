@@ -203,8 +203,7 @@ TEST_CASE("interpreter: ranks that move the host's memory are refused on a devic
   const program::StepProgram program;
   Arena arena(device, program, {});
   const auto ranks = make_thread_communicators(1, {});
-  GroupPlanes groups{};
-  groups[1] = ranks[0].get();
+  const GroupPlanes groups{ranks[0].get()};
   CHECK_THROWS_WITH_AS(Interpreter(program, device, arena, groups), doctest::Contains("that of writing"),
                        DeviceError);
 }

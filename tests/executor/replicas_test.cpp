@@ -28,11 +28,12 @@ program::ReplicaChecks checks_of(const describe::Plan& plan, const Damage& damag
     const predict::MemoryProfile memory = predict::read_memory(program);
     Rank rank(std::move(program), {memory.peak, memory.host_peak}, make_cpu_device({}), world);
     rank.initialize(normal_initialization(1, model.layers));
-    const auto batches = seeded_batches({.sequence = plan.sequence,
-                                         .micro_batch = plan.micro_batch,
-                                         .data_parallel = plan.data_parallel,
-                                         .data_parallel_rank = rank.program().data_parallel.rank},
-                                        model.vocabulary, 1);
+    const auto batches =
+        seeded_batches({.sequence = plan.sequence,
+                        .micro_batch = plan.micro_batch,
+                        .data_parallel = plan.data_parallel,
+                        .data_parallel_rank = rank.program().group(program::GroupKind::data_parallel).rank},
+                       model.vocabulary, 1);
     StepSettings settings;
     settings.learning_rate = 1e-2F;
     rank.step(settings, *batches);

@@ -102,9 +102,10 @@ TEST_CASE("the wait for a rank that comes late is told apart from the transfer")
   constexpr std::int64_t kSteps = 4;
   const double slept = kSteps * std::chrono::duration<double>(kDelay).count();
   const describe::Model model = test::tiny_gpt();
-  for (const program::Group group : {program::Group::data_parallel, program::Group::tensor_parallel}) {
+  for (const program::GroupKind group :
+       {program::GroupKind::data_parallel, program::GroupKind::tensor_parallel}) {
     describe::Plan plan = test::fp32_plan();
-    (group == program::Group::data_parallel ? plan.data_parallel : plan.tensor_parallel) = 2;
+    (group == program::GroupKind::data_parallel ? plan.data_parallel : plan.tensor_parallel) = 2;
     TrainingJob job = job_of(model, plan);
     job.measured_steps = kSteps;
     for (const std::int64_t late : {0, 1}) {
@@ -150,15 +151,17 @@ TEST_CASE("groups that rank 0 is not in take part in telling waiting apart, and 
     if (world.rank() == 0) measurement = std::move(own);
   });
   REQUIRE(measurement.of_rank.size() == 4);
-  for (const program::Group group : {program::Group::data_parallel, program::Group::tensor_parallel}) {
+  for (const program::GroupKind group :
+       {program::GroupKind::data_parallel, program::GroupKind::tensor_parallel}) {
     std::int64_t timed = 0;
     for (const program::InstructionTime& time : measurement.times) {
       if (time.group == group) timed += time.calls;
     }
     CHECK(timed > 0);
+    const program::GroupId id = program::compile(model, plan).find_group(group);
     for (const program::RankMeasurement& rank : measurement.of_rank) {
       std::int64_t counted = 0;
-      for (const program::CollectiveCount& count : rank.collectives[static_cast<std::size_t>(group)]) {
+      for (const program::CollectiveCount& count : rank.collectives.at(id)) {
         counted += count.calls;
       }
       CHECK(counted == timed);
@@ -197,9 +200,7 @@ TEST_CASE("what a rank notes of a step's collectives is as long after many steps
     BatchShape shape = job.batches;
     shape.data_parallel_rank = world.rank();
     const auto batches = seeded_batches(shape, model.vocabulary, 1);
-    const auto noted = [&] {
-      return rank.interpreter().calls(static_cast<std::size_t>(program::Group::data_parallel)).size();
-    };
+    const auto noted = [&] { return rank.interpreter().calls(0).size(); };
     std::vector<double> waiting(rank.program().code.size());
     CHECK(noted() == 0);
     rank.step(job.settings, *batches);
@@ -213,7 +214,7 @@ TEST_CASE("what a rank notes of a step's collectives is as long after many steps
     CHECK(rank.interpreter().profile().of_instruction.size() == rank.program().code.size());
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       CHECK(waiting[i] >= 0);
-      if (rank.program().code[i].group == program::Group::none) CHECK(waiting[i] == 0);
+      if (rank.program().code[i].group == program::kNoGroup) CHECK(waiting[i] == 0);
     }
   });
 }

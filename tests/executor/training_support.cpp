@@ -102,10 +102,12 @@ class HookedDevice : public Device {
   std::unique_ptr<Device> device_;
 };
 
-Bytes total(const Communicator* communicator) {
+Bytes total(const Rank& rank, program::GroupKind family) {
   Bytes bytes = 0;
-  if (communicator == nullptr) return bytes;
-  for (const Ledger::Total& entry : communicator->ledger().totals) bytes += entry.bytes;
+  for (std::size_t i = 0; i < rank.groups().size(); ++i) {
+    if (family_of(rank.program().groups[i].kind) != family) continue;
+    for (const Ledger::Total& entry : rank.groups()[i]->ledger().totals) bytes += entry.bytes;
+  }
   return bytes;
 }
 
@@ -133,7 +135,7 @@ program::BufferId buffer_of(const program::UnitPlacement& unit, State state) {
 bool is_partition(const program::UnitPlacement& unit, State state) {
   if (state == State::parameter) return unit.parameter_is_partition;
   if (state == State::gradient) return unit.gradient_is_partition;
-  return unit.states_are_partition;
+  return unit.is_partitioned();
 }
 
 }  // namespace
@@ -173,8 +175,8 @@ Training train(const describe::Model& model, const describe::Plan& plan, const T
               options.device ? options.device(world.rank()) : make_cpu_device({}), world);
     rank.initialize(initial, options.loss_scale);
     if (options.visit) options.visit(rank, 0);
-    const Bytes data_before = total(rank.group(program::Group::data_parallel));
-    const Bytes tensor_before = total(rank.group(program::Group::tensor_parallel));
+    const Bytes data_before = total(rank, program::GroupKind::data_parallel);
+    const Bytes tensor_before = total(rank, program::GroupKind::tensor_parallel);
     SequenceBatches batches(tokens, plan, position.data_parallel);
     const auto index = static_cast<std::size_t>(world.rank());
     for (std::int64_t step = 1; step <= options.steps; ++step) {
@@ -186,8 +188,8 @@ Training train(const describe::Model& model, const describe::Plan& plan, const T
     training.high_water[index] = rank.arena().high_water();
     if (index != 0) return;
     training.at_high_water = rank.arena().at_high_water();
-    training.data_parallel_bytes = total(rank.group(program::Group::data_parallel)) - data_before;
-    training.tensor_parallel_bytes = total(rank.group(program::Group::tensor_parallel)) - tensor_before;
+    training.data_parallel_bytes = total(rank, program::GroupKind::data_parallel) - data_before;
+    training.tensor_parallel_bytes = total(rank, program::GroupKind::tensor_parallel) - tensor_before;
   });
   for (std::size_t r = 1; r < ranks; ++r) {
     for (std::size_t i = 0; i < results[r].size(); ++i) {
@@ -255,7 +257,7 @@ void WholeModel::collect(Rank& rank, State state) {
   const program::StepProgram& program = rank.program();
   const std::scoped_lock lock(mutex_);
   for (const program::TensorPlacement& placement : program.tensors) {
-    if (placement.replicated && program.tensor_parallel.rank != 0) continue;
+    if (placement.replicated && program.group(program::GroupKind::tensor_parallel).rank != 0) continue;
     const program::UnitPlacement& unit = program.units[placement.unit];
     for (std::int64_t layer = unit.first_layer; layer < unit.first_layer + unit.layers; ++layer) {
       const UnitMemory memory = memory_of(rank, unit, state, layer);
@@ -299,15 +301,11 @@ double WholeModel::sum_of_squares() const {
 }
 
 UnitMemory memory_of(Rank& rank, const program::UnitPlacement& unit, State state, std::int64_t layer) {
-  const program::GroupInfo& group = rank.program().data_parallel;
   UnitMemory memory;
   memory.tensor = rank.interpreter().tensor(buffer_of(unit, state), layer);
-  if (unit.states_are_partition) {
-    memory.own_begin = group.rank * unit.partition;
-    memory.own_end = memory.own_begin + unit.owned;
-  } else {
-    memory.own_end = group.rank == 0 ? unit.elements : 0;  // all hold the same
-  }
+  memory.own_begin = rank.program().own_begin(unit);
+  const bool is_first = rank.program().replica_group(unit).rank == 0;  // all replicas hold the same
+  memory.own_end = memory.own_begin + (is_first ? unit.owned : 0);
   memory.first = is_partition(unit, state) ? memory.own_begin : 0;
   return memory;
 }

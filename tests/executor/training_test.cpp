@@ -103,7 +103,7 @@ TEST_CASE("planned bytes are allocated bytes and predicted traffic is the ledger
       double data = 0;
       double tensor = 0;
       for (const predict::TrafficEntry& entry : traffic.entries) {
-        (entry.group == program::Group::data_parallel ? data : tensor) += entry.bytes;
+        (family_of(entry.group) == program::GroupKind::data_parallel ? data : tensor) += entry.bytes;
       }
       CHECK(static_cast<double>(training.data_parallel_bytes) == data);
       CHECK(static_cast<double>(training.tensor_parallel_bytes) == tensor);

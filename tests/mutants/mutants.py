@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks zeroplan on purpose, and looks whether `zeroplan validate` says so.
 
-  mutants.py named                    six known mistakes, each of which must end in a no
+  mutants.py named                    seven known mistakes, each of which must end in a no
   mutants.py drawn --seed N --count K mistakes drawn from the executor's and the compiler's source
 
 The sources are copied to --tree (default build/mutants) and built there, mutant by mutant: one file and a link each.
@@ -30,6 +30,8 @@ PLANS = [
     f"{LLAMA} --gpus 4 --tp 2 --zero 1 --dtype fp32 --attention materialized --recompute selective --grad-accum 2",
     f"{GPT} --gpus 2 --zero 3 --dtype bf16 --engine fsdp2",
     f"{GPT} --gpus 2 --zero 0 --dtype fp32 --micro-batch 3 --optimizer sgd-momentum",
+    f"{GPT} --gpus 4 --zero 2 --shard 2 --dtype fp32 --grad-accum 2",
+    f"{LLAMA} --gpus 4 --zero 3 --secondary-shard 2 --dtype bf16 --recompute full",
 ]
 
 # name, file, what stands there once, what replaces it, the plan that shows it.
@@ -39,23 +41,28 @@ NAMED = [
      "(void)own;",
      f"{GPT} --gpus 2 --zero 2 --dtype fp32"),
     ("a program without tensor-parallel all-reduces", "planner/program/builder.cpp",
-     "if (info.size <= 1) return;",
-     "if (info.size <= 1 || group == Group::tensor_parallel) return;",
+     "if (group == kNoGroup) return;",
+     "if (group == kNoGroup || program_.groups[group].kind == GroupKind::tensor_parallel) return;",
      f"{GPT} --gpus 2 --tp 2 --dtype fp32"),
-    ("a wrong partition offset", "planner/program/zero_policy.cpp",
+    ("a wrong partition offset", "planner/program/zero_layout.cpp",
      'builder_.view("weight_gradients.own", unit.weight_gradients,\n'
-     "                                               own * unit.partition, unit.partition);",
+     "                                               own_index * unit.partition, unit.partition);",
      'builder_.view("weight_gradients.own", unit.weight_gradients,\n'
-     "                                               (own + 1) % partitions_ * unit.partition, unit.partition);",
+     "                                               (own_index + 1) % partitions * unit.partition, unit.partition);",
      f"{GPT} --gpus 2 --zero 2 --dtype fp32"),
-    ("an optimizer state declared twice as large", "planner/program/zero_policy.cpp",
-     "unit.states[i] = builder_.buffer(state_name(part.name), type, Category::optimizer_state, elements, each,",
-     "unit.states[i] = builder_.buffer(state_name(part.name), type, Category::optimizer_state, 2 * elements, each,",
+    ("an optimizer state declared twice as large", "planner/program/zero_layout.cpp",
+     "builder_.buffer(state_name(part.name), type, Category::optimizer_state, elements, each, states_space);",
+     "builder_.buffer(state_name(part.name), type, Category::optimizer_state, 2 * elements, each, states_space);",
      f"{GPT} --gpus 2 --zero 1 --dtype fp32"),
-    ("a collective over the wrong group", "planner/program/shapes.cpp",
-     "Group::tensor_parallel, shapes.tokens * width",
-     "Group::data_parallel, shapes.tokens * width",
+    ("a collective over the wrong group", "planner/program/emit.cpp",
+     "builder.tensor_collective(Op::all_reduce, shapes.tokens * width",
+     "builder.collective(Op::all_reduce, builder.program().find_group(GroupKind::data_parallel), shapes.tokens * width",
      f"{GPT} --gpus 4 --tp 2 --zero 1 --dtype fp32"),
+    ("a hybrid shard whose gradients are not summed over its replicas", "planner/program/zero_policy.cpp",
+     "builder_.collective(Op::all_reduce, layout_.replica, unit.partition, {own}, 0, layout_.traffic);",
+     "if (layout_.shard == kNoGroup)\n"
+     "      builder_.collective(Op::all_reduce, layout_.replica, unit.partition, {own}, 0, layout_.traffic);",
+     f"{GPT} --gpus 4 --zero 3 --shard 2 --dtype fp32"),
     ("a skipped barrier", "executor/communicator/threads/thread_communicator.cpp",
      "begin({.kind = Call::Kind::barrier}, nullptr, nullptr);\n    group_->finish(rank_);",
      "",
@@ -71,6 +78,9 @@ class Tree:
         self.build_path = path / "build" / "mutants"
         self.jobs = jobs
         files = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
+        for copy in [copy for top in ("planner", "executor", "reports", "cli", "tests") for copy in (path / top).rglob("*.?pp")]:
+            if not (ROOT / copy.relative_to(path)).exists():
+                copy.unlink()
         for name in files.splitlines():
             source, copy = ROOT / name, path / name
             if copy.exists() and copy.read_bytes() == source.read_bytes():

@@ -13,7 +13,7 @@
 using namespace zeroplan;
 using namespace zeroplan::test;
 using program::Category;
-using program::Group;
+using program::GroupKind;
 using program::Op;
 using program::Phase;
 
@@ -40,7 +40,7 @@ TEST_CASE("R17: ZeRO-3 moves 6 M (N-1)/N bytes, which as many tokens hide at eve
     CAPTURE(ranks);
     const double sent =
         predicted(fmt::format("params={:.0f}", parameters), fmt::format("gpus={} zero=3", ranks))
-            .traffic.sent_bytes(Group::data_parallel);
+            .traffic.sent_bytes(GroupKind::data_parallel);
     const double n = static_cast<double>(ranks);
     CHECK(sent == doctest::Approx(6 * parameters * (n - 1) / n).epsilon(1e-6));
     if (ranks == 512) CHECK(gb(sent) == doctest::Approx(question.answer("example.gb")).epsilon(0.05));
@@ -52,7 +52,7 @@ TEST_CASE("R17: ZeRO-3 moves 6 M (N-1)/N bytes, which as many tokens hide at eve
     const predict::Prediction prediction =
         predicted(model, "gpus=512 zero=3 micro_batch=1 seq=1024 recompute=full", "a100-80gb");
     const double seconds =
-        prediction.traffic.sent_bytes(Group::data_parallel) / question.given("node_bytes_per_s");
+        prediction.traffic.sent_bytes(GroupKind::data_parallel) / question.given("node_bytes_per_s");
     const double flops_per_token = prediction.work.hardware / 1024;
     const double tokens = seconds * question.given("flops_per_gpu") / flops_per_token;
     CHECK(tokens == doctest::Approx(question.answer("tokens_per_gpu")).epsilon(0.05));

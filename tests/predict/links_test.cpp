@@ -17,7 +17,7 @@ using describe::Cluster;
 using predict::collective_seconds;
 using predict::place_group;
 using predict::Placement;
-using program::Group;
+using program::GroupKind;
 using program::Op;
 
 namespace {
@@ -70,11 +70,13 @@ void check_table(const Cluster& cluster, const YAML::Node& table, const std::str
                       cluster.nodes, 100 * errors[errors.size() / 2], 100 * errors.back()));
 }
 
-program::StepProgram program_of(std::int64_t data_parallel, std::int64_t tensor_parallel) {
-  program::StepProgram program;
-  program.data_parallel.size = data_parallel;
-  program.tensor_parallel.size = tensor_parallel;
-  return program;
+// Without hybrid sharding: tensor-parallel ranks are neighbours, data-parallel ones that many apart.
+Placement placed(std::int64_t data_parallel, std::int64_t tensor_parallel, GroupKind kind,
+                 const Cluster& cluster) {
+  const bool is_tensor = kind == GroupKind::tensor_parallel;
+  const program::Group group{kind, is_tensor ? tensor_parallel : data_parallel, 0,
+                             is_tensor ? 1 : tensor_parallel};
+  return place_group(group, data_parallel * tensor_parallel, cluster);
 }
 
 Cluster cluster_of(const std::string& name, std::int64_t nodes) {
@@ -309,28 +311,37 @@ TEST_CASE("a gather and a scatter are not half an all-reduce where the switch re
 TEST_CASE("where groups are, by hand") {
   const Cluster cluster = cluster_of("dgx-a100", 8);
   // 64 ranks: 8 neighbours are a node, rank r of each of the 8 nodes is a data-parallel group.
-  check_placement(place_group(program_of(8, 8), Group::tensor_parallel, cluster), 8, 8, 1, 1);
-  check_placement(place_group(program_of(8, 8), Group::data_parallel, cluster), 8, 1, 8, 8);
+  check_placement(placed(8, 8, GroupKind::tensor_parallel, cluster), 8, 8, 1, 1);
+  check_placement(placed(8, 8, GroupKind::data_parallel, cluster), 8, 1, 8, 8);
   // Tensor-parallel groups of 2: 0-1, 2-3 ...; data-parallel: 0, 2, 4, 6 of each node, and 1, 3, 5, 7.
-  check_placement(place_group(program_of(32, 2), Group::tensor_parallel, cluster), 2, 2, 1, 4);
-  check_placement(place_group(program_of(32, 2), Group::data_parallel, cluster), 32, 4, 8, 2);
-  check_placement(place_group(program_of(64, 1), Group::data_parallel, cluster), 64, 8, 8, 1);
-  check_placement(place_group(program_of(64, 1), Group::tensor_parallel, cluster), 1, 1, 1, 8);
+  check_placement(placed(32, 2, GroupKind::tensor_parallel, cluster), 2, 2, 1, 4);
+  check_placement(placed(32, 2, GroupKind::data_parallel, cluster), 32, 4, 8, 2);
+  check_placement(placed(64, 1, GroupKind::data_parallel, cluster), 64, 8, 8, 1);
+  check_placement(placed(64, 1, GroupKind::tensor_parallel, cluster), 1, 1, 1, 8);
   // Tensor parallelism of 16: two whole nodes; data-parallel ranks are on every second node, one on each.
-  check_placement(place_group(program_of(4, 16), Group::tensor_parallel, cluster), 16, 8, 2, 1);
-  check_placement(place_group(program_of(4, 16), Group::data_parallel, cluster), 4, 1, 4, 8);
+  check_placement(placed(4, 16, GroupKind::tensor_parallel, cluster), 16, 8, 2, 1);
+  check_placement(placed(4, 16, GroupKind::data_parallel, cluster), 4, 1, 4, 8);
   // Fewer ranks than a node has.
-  check_placement(place_group(program_of(4, 1), Group::data_parallel, cluster), 4, 4, 1, 1);
-  check_placement(place_group(program_of(2, 2), Group::data_parallel, cluster), 2, 2, 1, 2);
+  check_placement(placed(4, 1, GroupKind::data_parallel, cluster), 4, 4, 1, 1);
+  check_placement(placed(2, 2, GroupKind::data_parallel, cluster), 2, 2, 1, 2);
   // 12 over 8 per node: the second group has 4 on one node and 8 on the next.
-  CHECK(place_group(program_of(1, 12), Group::tensor_parallel, cluster).nodes == 3);
+  CHECK(placed(2, 12, GroupKind::tensor_parallel, cluster).nodes == 3);
+  check_placement(placed(1, 12, GroupKind::tensor_parallel, cluster), 12, 8, 2, 1);  // alone it begins a node
+  // Hybrid sharding: 8 ranks of a node are a shard, ranks of the same place in each node replicas of each other; with
+  // shards of 4 a node has two of each.
+  check_placement(place_group({GroupKind::shard, 8, 3, 1}, 64, cluster), 8, 8, 1, 1);
+  check_placement(place_group({GroupKind::replica, 8, 3, 8}, 64, cluster), 8, 1, 8, 8);
+  check_placement(place_group({GroupKind::shard, 4, 3, 1}, 64, cluster), 4, 4, 1, 2);
+  check_placement(place_group({GroupKind::replica, 16, 3, 4}, 64, cluster), 16, 2, 8, 4);
+  // Shards of two nodes, and a replica on every second node.
+  check_placement(place_group({GroupKind::shard, 16, 3, 1}, 64, cluster), 16, 8, 2, 1);
+  check_placement(place_group({GroupKind::replica, 4, 3, 16}, 64, cluster), 4, 1, 4, 8);
 }
 
 TEST_CASE("groups share the interfaces of a node") {
   const Cluster cluster = cluster_of("dgx-a100", 8);
   const auto rate = [&](std::int64_t data_parallel, std::int64_t tensor_parallel) {
-    const Placement placement =
-        place_group(program_of(data_parallel, tensor_parallel), Group::data_parallel, cluster);
+    const Placement placement = placed(data_parallel, tensor_parallel, GroupKind::data_parallel, cluster);
     return busbw(cluster, placement, Op::reduce_scatter, 16 * kGiB);
   };
   // 200 GB/s x 0.925 for the node; one of 2, 4 or 8 groups gets its part.
@@ -339,7 +350,7 @@ TEST_CASE("groups share the interfaces of a node") {
   CHECK(rate(16, 4) == doctest::Approx(46.25).epsilon(0.02));
   CHECK(rate(8, 8) == doctest::Approx(23.125).epsilon(0.02));
   // Tensor parallelism over two nodes: one group has both nodes' interfaces.
-  const Placement tensor = place_group(program_of(4, 16), Group::tensor_parallel, cluster);
+  const Placement tensor = placed(4, 16, GroupKind::tensor_parallel, cluster);
   CHECK(busbw(cluster, tensor, Op::all_reduce, 8 * kGiB) == doctest::Approx(185).epsilon(0.02));
   // One interface for 8 GPUs: a single rank a node has it to itself.
   const Cluster single = cluster_of("a2-highgpu-8g", 4);

@@ -100,7 +100,7 @@ TEST_CASE("a collective waits for a part of what was computed since the last one
     seconds.back() = each;
   };
   const auto collective = [&] {
-    builder.emit(Op::all_reduce, {1}, {}).group = program::Group::data_parallel;
+    builder.emit(Op::all_reduce, {1}, {}).group = 0;
     seconds.resize(step.code.size(), 0);
     return step.code.size() - 1;
   };
@@ -130,20 +130,21 @@ TEST_CASE("a collective waits for a part of what was computed since the last one
 
 TEST_CASE("what collectives wait for other ranks is no traffic, but the step and what is exposed have it") {
   program::StepProgram step;
-  step.data_parallel.size = step.tensor_parallel.size = 2;
+  step.groups = {{program::GroupKind::data_parallel, 2}, {program::GroupKind::tensor_parallel, 2, 0, 2}};
+  step.ranks = 4;
   program::Builder builder(step, 1);
   const auto vector = program::at(builder.buffer("x", DataType::fp32, Category::workspace, 250'000));
   const auto kernel = [&] { builder.emit(Op::copy, {2048}, {vector, vector}); };
-  const auto all_reduce = [&](program::Group group) {
-    builder.collective(Op::all_reduce, group, 250'000, {vector}, 0, program::Stream::compute);
+  const auto all_reduce = [&](program::GroupKind kind) {
+    builder.collective(Op::all_reduce, step.find_group(kind), 250'000, {vector}, 0, program::Stream::compute);
   };
   kernel();
   builder.layers(4, 0, 1, [&] {
     kernel();
-    all_reduce(program::Group::tensor_parallel);
+    all_reduce(program::GroupKind::tensor_parallel);
   });
   kernel();
-  all_reduce(program::Group::data_parallel);
+  all_reduce(program::GroupKind::data_parallel);
 
   // A copy of 16384 bytes takes 2 s, an all-reduce of 1e6 bytes 0.25 s.
   describe::Cluster cluster = describe::resolve_cluster("cpu", {}, 4);

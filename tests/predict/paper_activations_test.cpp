@@ -16,7 +16,7 @@ using namespace zeroplan;
 using namespace zeroplan::test;
 using describe::Value;
 using program::Category;
-using program::Group;
+using program::GroupKind;
 using program::Op;
 
 namespace {
@@ -26,7 +26,8 @@ std::string gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
 }
 
 // Elements that one block adds to a collective of the group.
-double block_elements(std::int64_t hidden, std::int64_t heads, const std::string& words, Group group, Op op) {
+double block_elements(std::int64_t hidden, std::int64_t heads, const std::string& words, GroupKind group,
+                      Op op) {
   return moved_elements(predicted(gpt(5, hidden, heads), words), group, op) -
          moved_elements(predicted(gpt(4, hidden, heads), words), group, op);
 }
@@ -47,14 +48,14 @@ const Value& fact(const Value& paper, std::string_view id) {
 TEST_CASE("Z9: model parallelism moves 12 b s h per block, P_a adds a twelfth") {
   const double message = 32.0 * 1024 * 8192;
   const std::string words = "dp=1 mp=16 micro_batch=32 seq=1024 recompute=full";
-  const double all_reduced = block_elements(8192, 64, words, Group::tensor_parallel, Op::all_reduce);
+  const double all_reduced = block_elements(8192, 64, words, GroupKind::tensor_parallel, Op::all_reduce);
   // An all-reduce moves its message twice (Section 7.1).
   const double model_parallel = 2 * all_reduced;
   CHECK(model_parallel == doctest::Approx(12 * message).epsilon(1e-9));
   const std::string divided = words + " partition_activations=on";
-  CHECK(block_elements(8192, 64, divided, Group::tensor_parallel, Op::all_reduce) ==
+  CHECK(block_elements(8192, 64, divided, GroupKind::tensor_parallel, Op::all_reduce) ==
         doctest::Approx(all_reduced).epsilon(1e-9));
-  const double gathered = block_elements(8192, 64, divided, Group::tensor_parallel, Op::all_gather);
+  const double gathered = block_elements(8192, 64, divided, GroupKind::tensor_parallel, Op::all_gather);
   CHECK(gathered / model_parallel == doctest::Approx(1.0 / 12).epsilon(1e-9));
 }
 
@@ -67,9 +68,9 @@ TEST_CASE("Z9: volume of model parallelism over that of ZeRO-3 is b s / (3 h)") 
     CAPTURE(point.hidden);
     const std::string words = fmt::format("micro_batch={} seq=1024 recompute=full ", point.batch);
     const double model_parallel = 2 * block_elements(point.hidden, point.heads, words + "dp=1 mp=16",
-                                                     Group::tensor_parallel, Op::all_reduce);
+                                                     GroupKind::tensor_parallel, Op::all_reduce);
     const auto sharded = [&](Op op) {
-      return block_elements(point.hidden, point.heads, words + "dp=64 zero=3", Group::data_parallel, op);
+      return block_elements(point.hidden, point.heads, words + "dp=64 zero=3", GroupKind::data_parallel, op);
     };
     const double zero = sharded(Op::all_gather) + sharded(Op::reduce_scatter);
     const double hidden = static_cast<double>(point.hidden);

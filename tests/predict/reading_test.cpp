@@ -7,7 +7,7 @@
 #include "tests/support/unrolled.hpp"
 
 using namespace zeroplan;
-using program::Group;
+using program::GroupKind;
 using program::Instruction;
 using program::Op;
 using program::Phase;
@@ -20,7 +20,7 @@ double data_parallel_elements(const predict::Traffic& traffic, Op collective) {
   double sum = 0;
   for (const predict::TrafficEntry& entry : traffic.entries) {
     const bool scalars = entry.phase == Phase::step && entry.collective == Op::all_reduce;
-    if (entry.group == Group::data_parallel && entry.collective == collective && !scalars)
+    if (entry.group == GroupKind::data_parallel && entry.collective == collective && !scalars)
       sum += entry.elements;
   }
   return sum;
@@ -39,7 +39,7 @@ TEST_CASE("traffic and FLOPs of the repeats are those of the unrolled program") 
       test::for_each_executed(
           program, [&](std::size_t, const Instruction& instruction, std::int64_t, std::int64_t, Phase) {
             flops += predict::executed_flops(program, instruction);
-            if (instruction.group == Group::none) return;
+            if (instruction.group == program::kNoGroup) return;
             elements += static_cast<double>(instruction.dims[0]);
             calls += 1;
           });
@@ -81,7 +81,7 @@ TEST_CASE("data-parallel traffic counts the padding of every unit's partition") 
     CHECK(data_parallel_elements(none, Op::all_reduce) == whole);
     const double n = static_cast<double>(ranks);
     const double loss_and_overflow = 2 * 4;  // bytes
-    CHECK(none.sent_bytes(Group::data_parallel) ==
+    CHECK(none.sent_bytes(GroupKind::data_parallel) ==
           doctest::Approx(2 * (n - 1) / n * (whole * 2 + loss_and_overflow)).epsilon(1e-12));
   }
 }

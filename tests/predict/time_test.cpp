@@ -17,7 +17,7 @@
 using namespace zeroplan;
 using predict::KernelRates;
 using predict::StepTime;
-using program::Group;
+using program::GroupKind;
 using program::Instruction;
 using program::Op;
 using program::Phase;
@@ -38,14 +38,20 @@ KernelRates some_rates() {
   return rates;
 }
 
+// The groups of these programs.
+constexpr program::GroupId kData = 0, kTensor = 1;
+const std::vector<program::Group> kGroups{{GroupKind::data_parallel, 2}, {GroupKind::tensor_parallel, 2}};
+
 // A few instructions with seconds and order written beside them. Each signals an event of its own.
 class Script {
  public:
+  Script() { program_.groups = kGroups; }
+
   predict::StepCosts costs;
 
   // After the instruction, `waits` are the indices of those that it waits for on other streams.
   void add(Op op, double seconds, Stream stream = Stream::compute,
-           const std::vector<std::uint16_t>& waits = {}, Group group = Group::none) {
+           const std::vector<std::uint16_t>& waits = {}, program::GroupId group = program::kNoGroup) {
     Instruction instruction;
     instruction.op = op;
     instruction.group = group;
@@ -62,7 +68,7 @@ class Script {
     costs.launches.push_back(0);
   }
   void data_parallel(Op op, double seconds, const std::vector<std::uint16_t>& waits = {}) {
-    add(op, seconds, Stream::communication, waits, Group::data_parallel);
+    add(op, seconds, Stream::communication, waits, kData);
   }
 
   double ready(Stream stream) const {
@@ -147,7 +153,7 @@ TEST_CASE("time: an instruction waits for what the program says, and for nothing
 TEST_CASE("time: what is on the kernels' stream is waited for by them") {
   Script script;
   script.add(Op::matmul_input_gradient, 3);
-  script.add(Op::reduce_scatter, 5, Stream::compute, {}, Group::data_parallel);
+  script.add(Op::reduce_scatter, 5, Stream::compute, {}, kData);
   script.add(Op::copy_to_host, 2);
   script.add(Op::matmul_input_gradient, 4);
   script.costs.slowdown = 0.2;  // nothing runs beside it
@@ -158,9 +164,10 @@ TEST_CASE("time: a wait of age n is for the execution n before the youngest") {
   for (std::uint16_t age = 0; age < 4; ++age) {
     CAPTURE(age);
     program::StepProgram program;
+    program.groups = kGroups;
     Instruction gather;
     gather.op = Op::all_gather;
-    gather.group = Group::data_parallel;
+    gather.group = kData;
     gather.stream = Stream::communication;
     program.code.assign(3, gather);
     Instruction product;
@@ -185,7 +192,7 @@ TEST_CASE("time: a wait of age n is for the execution n before the youngest") {
 TEST_CASE("time: sums over tensor-parallel ranks hold the host that issues") {
   Script script;
   script.add(Op::matmul_input_gradient, 2);
-  script.add(Op::all_reduce, 5, Stream::tensor, {0}, Group::tensor_parallel);
+  script.add(Op::all_reduce, 5, Stream::tensor, {0}, kTensor);
   CHECK(script.host() == 5);
   Script other;
   other.data_parallel(Op::all_reduce, 5);

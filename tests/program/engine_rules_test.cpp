@@ -8,7 +8,7 @@
 // What engines do in their own order, or leave out.
 
 using namespace zeroplan;
-using program::Group;
+using program::GroupKind;
 using program::Instruction;
 using program::Op;
 using program::Stream;
@@ -56,7 +56,7 @@ TEST_CASE("sums beside the weight's gradient: the next kernel is it, and touches
     if (instruction.stream != Stream::tensor) return;
     ++beside;
     CHECK(instruction.op == Op::all_reduce);
-    CHECK(instruction.group == Group::tensor_parallel);
+    CHECK(program.kind_of(instruction) == GroupKind::tensor_parallel);
     CHECK(phase == program::Phase::backward);
     const Instruction& next = program.code[index + 1];
     CHECK(next.op == Op::matmul_weight_gradient);
@@ -87,7 +87,7 @@ TEST_CASE("traffic that runs beside the kernels is on the communication stream, 
       std::int64_t collectives = 0;
       test::for_each_executed(
           program, [&](std::size_t, const Instruction& instruction, std::int64_t, std::int64_t, Phase phase) {
-            if (instruction.group != Group::data_parallel) return;
+            if (program.kind_of(instruction) != GroupKind::data_parallel) return;
             ++collectives;
             const bool beside = overlap && phase != Phase::step;
             CHECK(instruction.stream == (beside ? Stream::communication : Stream::compute));

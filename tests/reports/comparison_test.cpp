@@ -8,11 +8,14 @@
 #include "tests/support/predicted.hpp"
 
 using namespace zeroplan;
-using program::Group;
+using program::GroupKind;
 using program::Op;
 using program::RankMeasurement;
 
 namespace {
+
+// As the compiler lists the groups of a plan without hybrid sharding.
+constexpr std::size_t kData = 0, kTensor = 1;
 
 // What a run measures when the prediction is right.
 program::Measurement as_predicted(const predict::Prediction& prediction, std::int64_t ranks) {
@@ -24,14 +27,13 @@ program::Measurement as_predicted(const predict::Prediction& prediction, std::in
   const predict::Place& place = prediction.memory.place;
   rank.peak_position = {place.phase, place.layer, place.instruction};
   for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
-    program::CollectiveCount& count =
-        rank.collectives[static_cast<std::size_t>(entry.group)][program::collective_index(entry.collective)];
+    const program::GroupId group = prediction.program.find_group(entry.group);
+    program::CollectiveCount& count = rank.collectives.at(group)[program::collective_index(entry.collective)];
     count.calls += static_cast<std::int64_t>(entry.calls);
     count.bytes += static_cast<Bytes>(entry.bytes);
     // A ring's share (the vectors of this plan divide evenly): 2 (n-1)/n and (n-1)/n of them.
-    const std::int64_t n = entry.group == Group::data_parallel ? prediction.program.data_parallel.size
-                                                               : prediction.program.tensor_parallel.size;
-    rank.moved[static_cast<std::size_t>(entry.group)][program::collective_index(entry.collective)] +=
+    const std::int64_t n = prediction.program.groups.at(group).size;
+    rank.moved.at(group)[program::collective_index(entry.collective)] +=
         (entry.collective == Op::all_reduce ? 2 : 1) * static_cast<Bytes>(entry.bytes) * (n - 1) / n;
   }
   rank.to_host_bytes = static_cast<Bytes>(prediction.traffic.to_host_bytes);
@@ -74,25 +76,18 @@ TEST_CASE("what is as predicted is ok, and each figure that is off by a little i
   CHECK(refused([](RankMeasurement& rank) { rank.product_flops *= 1.001; }));
   CHECK(refused([](RankMeasurement& rank) { rank.product_flops *= 0.8; }));
   CHECK(refused([](RankMeasurement& rank) {
-    rank.collectives[static_cast<std::size_t>(Group::data_parallel)]
-                    [program::collective_index(Op::reduce_scatter)]
-                        .calls += 1;
+    rank.collectives[kData][program::collective_index(Op::reduce_scatter)].calls += 1;
   }));
   CHECK(refused([](RankMeasurement& rank) {
-    rank.collectives[static_cast<std::size_t>(Group::tensor_parallel)]
-                    [program::collective_index(Op::all_reduce)]
-                        .bytes -= 1;
+    rank.collectives[kTensor][program::collective_index(Op::all_reduce)].bytes -= 1;
   }));
   CHECK(refused([](RankMeasurement& rank) {
-    rank.collectives[static_cast<std::size_t>(Group::tensor_parallel)]
-                    [program::collective_index(Op::broadcast)]
-                        .calls = 1;  // not predicted at all
+    rank.collectives[kTensor][program::collective_index(Op::broadcast)].calls = 1;  // not predicted at all
   }));
   // Bytes that were asked for, and did not move: one fewer, or none at all.
   for (const Bytes factor : {0, 1}) {
     CHECK(refused([factor](RankMeasurement& rank) {
-      Bytes& moved = rank.moved[static_cast<std::size_t>(Group::data_parallel)]
-                               [program::collective_index(Op::reduce_scatter)];
+      Bytes& moved = rank.moved[kData][program::collective_index(Op::reduce_scatter)];
       moved = factor * (moved - 1);
     }));
   }
@@ -138,10 +133,10 @@ TEST_CASE("times: traffic without waiting for other ranks, which has a row of it
   exposed(predict::ExposedPart::data_parallel) = 0.6;
   exposed(predict::ExposedPart::tensor_parallel) = 0.2;
   program::Measurement measurement = as_predicted(prediction, 4);  // measured steps of 2, 4 and 1 s
-  measurement.times = {{Op::matmul, Group::none, 3, 3.0, 0},
-                       {Op::all_reduce, Group::data_parallel, 3, 0.9, 0.6},
-                       {Op::all_gather, Group::data_parallel, 3, 0.6, 0.3},
-                       {Op::all_reduce, Group::tensor_parallel, 6, 0.6, 0.3}};
+  measurement.times = {{Op::matmul, {}, 3, 3.0, 0},
+                       {Op::all_reduce, GroupKind::data_parallel, 3, 0.9, 0.6},
+                       {Op::all_gather, GroupKind::data_parallel, 3, 0.6, 0.3},
+                       {Op::all_reduce, GroupKind::tensor_parallel, 6, 0.6, 0.3}};
   measurement.waited_for_traffic_seconds = 1.4;
   const auto check = [&](const std::string& key, double predicted, double measured) {
     CAPTURE(key);

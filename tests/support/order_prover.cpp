@@ -135,7 +135,7 @@ class Unroller {
       execution.touches.push_back({space_of(root), begin, begin + buffer.elements * size,
                                    row.operands[i].role != program::Role::in, place->second.holding});
     }
-    if (instruction.group != program::Group::none) {
+    if (instruction.group != program::kNoGroup) {
       execution.touches.push_back({kSpaces + static_cast<std::size_t>(instruction.group), 0, 1, true, -1});
     }
     result_.executions.push_back(std::move(execution));
@@ -258,7 +258,7 @@ Conflicts conflicts_by_clocks(const StepProgram& program, const Unrolled& unroll
   std::vector<std::int64_t> tick_of(unrolled.executions.size());
   std::array<Clock, kStreams> clocks{};
   Clock ticks{};
-  std::vector<Cells> spaces(kSpaces + program::kGroups);
+  std::vector<Cells> spaces(kSpaces + program::kMostGroups);
   for (std::size_t e = 0; e < unrolled.executions.size(); ++e) {
     const Execution& execution = unrolled.executions[e];
     if (execution.instruction == program.code.size()) {

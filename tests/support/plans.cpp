@@ -39,14 +39,20 @@ void for_each_plan(const Model& model, const std::function<void(const std::strin
       {Recompute::full, 1, true, false, AttentionKernel::flash, false},
       {Recompute::full, 3, true, true, AttentionKernel::flash, true},
   };
+  struct Ranks {
+    std::int64_t dp = 1, shard = 0, secondary_shard = 0;
+  };
+  const Ranks ranks[] = {{1}, {2}, {3}, {4}, {4, 2}, {4, 0, 2}};
   for (int stage = 0; stage <= 3; ++stage) {
-    for (const std::int64_t dp : {1, 2, 3, 4}) {
+    for (const auto& [dp, shard, secondary_shard] : ranks) {
       for (const std::int64_t tp : {1, 2, 4}) {
         for (const Offload offload : {Offload::none, Offload::optimizer, Offload::all}) {
           for (const Activations& kind : kinds) {
             Plan plan = plain_plan();
             plan.zero_stage = stage;
             plan.data_parallel = dp;
+            plan.shard = shard;
+            plan.secondary_shard = secondary_shard;
             plan.tensor_parallel = tp;
             plan.offload = offload;
             plan.recompute = kind.recompute;
@@ -56,15 +62,15 @@ void for_each_plan(const Model& model, const std::function<void(const std::strin
             plan.attention = kind.attention;
             plan.dropout = kind.dropout;
             plan.precision = dp % 2 == 0 ? Precision::fp16 : Precision::fp32;
-            plan.gradient_accumulation = dp == 3 ? 3 : 1;
+            plan.gradient_accumulation = dp == 3 ? 3 : shard > 0 ? 2 : 1;
             plan.constant_buffers = tp != 2;
             if (tp == 4) plan.bucket_bytes = 512;
             Problems problems;
             check_plan(plan, model, problems);
             if (!problems.empty()) continue;
-            visit(fmt::format("zero {} dp {} tp {} offload {} recompute {}/{} pa {} pa+cpu {}", stage, dp, tp,
-                              name_of(offload), name_of(kind.recompute), kind.interval, kind.partition,
-                              kind.offload),
+            visit(fmt::format("zero {} dp {} shard {}/{} tp {} offload {} recompute {}/{} pa {} pa+cpu {}",
+                              stage, dp, shard, secondary_shard, tp, name_of(offload),
+                              name_of(kind.recompute), kind.interval, kind.partition, kind.offload),
                   plan);
           }
         }

@@ -53,7 +53,7 @@ double buffer_bytes(const Prediction& prediction, std::string_view name) {
   return sum;
 }
 
-double moved_elements(const Prediction& prediction, program::Group group, program::Op collective) {
+double moved_elements(const Prediction& prediction, program::GroupKind group, program::Op collective) {
   double sum = 0;
   for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
     if (entry.group == group && entry.collective == collective) sum += entry.elements;

@@ -26,7 +26,8 @@ double peak_bytes(const predict::Prediction& prediction, program::Category categ
 double buffer_bytes(const predict::Prediction& prediction, std::string_view name);
 
 // Sums over the ledger: elements of whole vectors, and bytes that a rank sends.
-double moved_elements(const predict::Prediction& prediction, program::Group group, program::Op collective);
+double moved_elements(const predict::Prediction& prediction, program::GroupKind group,
+                      program::Op collective);
 double sent_bytes(const predict::Prediction& prediction, program::Op collective, program::Phase phase);
 
 constexpr double gb(double bytes) { return bytes / kGB; }

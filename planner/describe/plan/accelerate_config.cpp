@@ -106,22 +106,15 @@ void read_size(MapReader& root, std::string_view key, std::string_view plan_key,
   }
 }
 
-// Stage 3 inside a node and replicas across nodes: each device holds what a plan for one node holds.
-void plan_one_replica(MapReader& root, PlanFile& file) {
-  PlanOptions& options = file.options;
+// Shards inside a node and replicas across nodes.
+void shard_inside_nodes(MapReader& root, PlanOptions& options) {
   const std::int64_t nodes = options.nodes.value_or(1);
-  if (nodes == 1) return;
   if (options.gpus && *options.gpus % nodes != 0) {
     root.problem("num_processes",
                  fmt::format("found \"{}\", expected a multiple of num_machines {}", *options.gpus, nodes));
     return;
   }
-  if (options.gpus) options.gpus = *options.gpus / nodes;
-  options.nodes = 1;
-  file.options.notes.push_back(fmt::format(
-      "hybrid sharding: planned as one of {} replicas, sharded inside one node; the all-reduce of "
-      "the sharded gradients between nodes is not counted",
-      nodes));
+  options.shard_inside_node = true;
 }
 
 // Without a policy accelerate wraps nothing (FullyShardedDataParallelPlugin), and then the whole model is one unit.
@@ -166,7 +159,7 @@ void read_sharded(MapReader& root, PlanFile& file) {
       map.boolean("fsdp_activation_checkpointing").value_or(false) ? Recompute::full : Recompute::none;
   if (strategy.zero > 0) note_wrapping(map, file);
   settle(map, file);
-  if (strategy.hybrid) plan_one_replica(root, file);
+  if (strategy.hybrid) shard_inside_nodes(root, file.options);
 }
 
 void read_fsdp(MapReader& root, PlanFile& file) {

@@ -135,6 +135,70 @@ void check_stage(const Plan& plan, Problems& problems) {
                      plan.engine.name, fmt::join(stages, ", "), nearest_stage(stages, plan.zero_stage)));
 }
 
+// The divisor of `whole` that is nearest to `wanted`, from `least` on.
+std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted, std::int64_t least) {
+  std::int64_t nearest = whole;
+  for (std::int64_t divisor = least; divisor <= whole; ++divisor) {
+    if (whole % divisor == 0 && std::abs(divisor - wanted) < std::abs(nearest - wanted)) nearest = divisor;
+  }
+  return nearest;
+}
+
+// Of the ranks that hold a copy together: they divide the data-parallel ones, and are more than one.
+void check_divides(std::string_view key, std::int64_t ranks, const Plan& plan, Problems& problems) {
+  if (ranks > 1 && ranks <= plan.data_parallel && plan.data_parallel % ranks == 0) return;
+  refuse(problems, key,
+         fmt::format("found \"{}\", expected a divisor above 1 of the {} data-parallel ranks; nearest: {}",
+                     ranks, plan.data_parallel, nearest_divisor(plan.data_parallel, ranks, 2)));
+}
+
+void check_shard(const Plan& plan, Problems& problems) {
+  if (plan.shard == 0) return;
+  check_divides("shard", plan.shard, plan, problems);
+  if (plan.zero_stage == 0) {
+    refuse(
+        problems, "shard",
+        fmt::format("found \"{}\" with zero 0, expected zero 1 to 3: with 0 nothing is sharded", plan.shard));
+    return;
+  }
+  if (plan.offload != Offload::none) {
+    refuse(problems, "shard",
+           fmt::format(
+               "found \"{}\" with offload {}, which is not modelled yet together, expected one of the two",
+               plan.shard, name_of(plan.offload)));
+  }
+  const std::vector<int>& stages = plan.engine.hybrid_stages;
+  if (std::find(stages.begin(), stages.end(), plan.zero_stage) != stages.end()) return;
+  refuse(problems, "shard",
+         stages.empty()
+             ? fmt::format("found \"{}\", and {} has no hybrid sharding", plan.shard, plan.engine.name)
+             : fmt::format("found \"{}\" with zero {}, expected a stage that {} shards inside a part of the "
+                           "ranks: {}; nearest: zero {}",
+                           plan.shard, plan.zero_stage, plan.engine.name, fmt::join(stages, ", "),
+                           nearest_stage(stages, plan.zero_stage)));
+}
+
+void check_secondary_shard(const Plan& plan, Problems& problems) {
+  if (plan.secondary_shard == 0) return;
+  const auto refuse_with = [&](std::string_view what, std::string_view expected) {
+    refuse(problems, "secondary_shard",
+           fmt::format("found \"{}\" with {}, expected {}", plan.secondary_shard, what, expected));
+  };
+  check_divides("secondary_shard", plan.secondary_shard, plan, problems);
+  if (plan.zero_stage != 3) {
+    refuse_with(fmt::format("zero {}", plan.zero_stage), "zero 3: backward gathers parameters there only");
+  }
+  if (plan.shard != 0)
+    refuse_with(fmt::format("shard {}", plan.shard), "one of the two: a shard is inside a node already");
+  if (plan.offload == Offload::all)
+    refuse_with("offload all", "offload none: the second copy is on the device");
+  if (!plan.engine.has_secondary_shard) {
+    refuse(problems, "secondary_shard",
+           fmt::format("found \"{}\", and {} has no hpZ, expected engine deepspeed or native",
+                       plan.secondary_shard, plan.engine.name));
+  }
+}
+
 struct Product {
   std::string_view key;
   std::string what;
@@ -198,6 +262,8 @@ void check_plan(const Plan& plan, const Model& model, Problems& problems) {
   check_activations(plan, model, problems);
   check_offload(plan, problems);
   check_stage(plan, problems);
+  check_shard(plan, problems);
+  check_secondary_shard(plan, problems);
   check_sizes(plan, model, problems);
 }
 

@@ -207,15 +207,26 @@ void note_what_is_left_out(Reading& reading, MapReader& zero) {
   if (reading.options().overlap.value_or(false)) {
     reading.note(zero, "overlap_comm", "keeps a second reduce bucket, which is not counted");
   }
-  if (zero.integer("zero_hpz_partition_size", 0, 1'000'000).value_or(1) > 1) {
-    reading.note(zero, "zero_hpz_partition_size", "ZeRO++ is not modelled; planned without it");
-  }
   for (const std::string_view key :
        {"zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients"}) {
     if (lenient_boolean(reading, zero, key).value_or(false)) {
       reading.note(zero, key, "ZeRO++ is not modelled; planned without it");
     }
   }
+}
+
+// MiCS shards over so many ranks, hpZ keeps a second copy over so many; up to 1, DeepSpeed does neither.
+void read_shards(Reading& reading, MapReader& zero) {
+  constexpr std::int64_t kMostRanks = 1'000'000;
+  const auto read = [&](const char* key, std::string plan_key,
+                        std::optional<std::int64_t> PlanOptions::*member) {
+    const std::optional<std::int64_t> ranks = zero.integer(key, -1, kMostRanks);
+    if (!ranks || *ranks <= 1) return;
+    reading.options().*member = ranks;
+    reading.origin(zero, key, std::move(plan_key));
+  };
+  read("mics_shard_size", "shard", &PlanOptions::shard);
+  read("zero_hpz_partition_size", "secondary_shard", &PlanOptions::secondary_shard);
 }
 
 void read_zero(Reading& reading, MapReader& root) {
@@ -231,6 +242,7 @@ void read_zero(Reading& reading, MapReader& root) {
   read_offload(reading, zero);
   for (const SizeKey& size : kSizeKeys) read_size(reading, zero, size);
   options.overlap = lenient_boolean(reading, zero, "overlap_comm");
+  read_shards(reading, zero);
   note_what_is_left_out(reading, zero);
   settle(reading, zero);
 }

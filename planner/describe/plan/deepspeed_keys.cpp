@@ -129,7 +129,7 @@ constexpr KnownKey kZero[] = {
     {"zenflow", kNotModelled, "planned with every gradient in every step"},
     {"save_muon_momentum_buffer_in_memory", kNotModelled, "not counted"},
     {"zeropp_loco_param", kNotModelled, "ZeRO++ is not modelled; planned without it"},
-    {"mics_shard_size", kRefused, "states would be divided over fewer ranks than the data", "-1 0"},
+    {"mics_shard_size", kUsed},
     {"mics_hierarchical_params_gather", kHarmless},
     {"compute_grad_norm", kHarmless},
     {"allgather_sequential", kHarmless},

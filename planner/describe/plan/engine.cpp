@@ -54,9 +54,9 @@ void read_real(MapReader& map, std::string_view key, double minimum, double maxi
 }
 
 // ZeRO stages, ascending.
-void read_stages(MapReader& map, std::vector<int>& stages) {
+void read_stages(MapReader& map, std::string_view key, std::vector<int>& stages) {
   constexpr std::int64_t kLastStage = 3;
-  read_figure(map, "stages", [&](MapReader& figure) {
+  read_figure(map, key, [&](MapReader& figure) {
     const Value* list = figure.list("value");
     if (list == nullptr) return;
     std::vector<int> read;
@@ -67,7 +67,8 @@ void read_stages(MapReader& map, std::vector<int>& stages) {
         return figure.problem("value", error.what());
       }
     }
-    if (read.empty() || std::adjacent_find(read.begin(), read.end(), std::greater_equal<>()) != read.end()) {
+    if ((read.empty() && key == "stages") ||
+        std::adjacent_find(read.begin(), read.end(), std::greater_equal<>()) != read.end()) {
       return figure.problem("value", "expected ZeRO stages in ascending order, at least one");
     }
     stages = std::move(read);
@@ -144,7 +145,10 @@ Engine read_engine(const Document& document, int depth) {
   read_real(map, "host_factor", 1, 10, engine.host_factor);
   read_integer(map, "host_load_bytes_per_parameter", 0, 16, engine.host_load_bytes_per_parameter);
   read_flag(map, "partitioned_loading", engine.partitioned_loading);
-  read_stages(map, engine.stages);
+  read_stages(map, "stages", engine.stages);
+  read_stages(map, "hybrid_stages", engine.hybrid_stages);
+  read_flag(map, "has_secondary_shard", engine.has_secondary_shard);
+  read_flag(map, "sums_replicas_each_micro_batch", engine.sums_replicas_each_micro_batch);
   read_flag(map, "held_against_gpu_runs", engine.held_against_gpu_runs);
   map.finish();
   problems.throw_if_any();

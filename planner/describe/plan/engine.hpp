@@ -65,8 +65,14 @@ struct Engine {
   // With accumulation over micro-batches below stage 2, the two parts of a tied table's gradient are added
   // apart before they join the accumulated one.
   bool tied_gradient_apart = false;
+  // Under hybrid sharding each micro-batch's gradients are summed over the replicas; else once a step, accumulated.
+  bool sums_replicas_each_micro_batch = false;
   // ZeRO stages that the engine has.
   std::vector<int> stages{0, 1, 2, 3};
+  // Of these, those that it has over a part of the ranks too (`shard`).
+  std::vector<int> hybrid_stages{1, 2, 3};
+  // It has hpZ of ZeRO++ (`secondary_shard`).
+  bool has_secondary_shard = false;
   // Its times and memory are held against runs on GPUs; docs/accuracy.md has them.
   bool held_against_gpu_runs = false;
   // Memory the allocator holds beyond what was asked for at the peak, as a fraction (fragmentation,

@@ -30,7 +30,11 @@ struct Plan {
   std::int64_t data_parallel = 1;    // N_d
   std::int64_t tensor_parallel = 1;  // N_m, the paper's model parallelism
   int zero_stage = 0;                // 0 plain DP, 1 P_os, 2 P_os+g, 3 P_os+g+p
-  std::int64_t micro_batch = 1;      // sequences per data-parallel rank and pass
+  // Hybrid sharding (HSDP, MiCS): so many neighbouring data-parallel ranks hold one copy of what ZeRO partitions. 0: all.
+  std::int64_t shard = 0;
+  // hpZ of ZeRO++: so many neighbours hold a second copy of the parameters, from which backward gathers. 0: none.
+  std::int64_t secondary_shard = 0;
+  std::int64_t micro_batch = 1;  // sequences per data-parallel rank and pass
   std::int64_t gradient_accumulation = 1;
   std::int64_t sequence = 1024;
   Precision precision = Precision::bf16;
@@ -49,6 +53,7 @@ struct Plan {
   Engine engine;
   Bytes reserve_bytes = 0;  // memory the user wants left free on each device
 
+  std::int64_t shard_ranks() const { return shard > 0 ? shard : data_parallel; }
   std::int64_t devices() const { return data_parallel * tensor_parallel; }
   std::int64_t global_batch() const { return micro_batch * gradient_accumulation * data_parallel; }
 };
@@ -64,7 +69,8 @@ struct PlanOrigin {
 // field names in `plan_keys()`, which are also the names of the command line's options with '-' for '_'.
 struct PlanOptions {
   std::optional<std::int64_t> gpus, nodes;
-  std::optional<std::int64_t> dp, tp, zero, micro_batch, grad_accum, global_batch, seq, checkpoint_interval;
+  std::optional<std::int64_t> dp, tp, zero, shard, secondary_shard, micro_batch, grad_accum, global_batch,
+      seq, checkpoint_interval;
   std::optional<Precision> dtype;
   std::optional<std::string> optimizer, engine;
   std::optional<Recompute> recompute;
@@ -79,6 +85,8 @@ struct PlanOptions {
   // "auto", hidden x hidden elements.
   std::optional<Elements> bucket_elements;
   bool bucket_from_hidden = false;
+  // Hybrid sharding over the ranks of a node, however many those are; `shard` wins.
+  bool shard_inside_node = false;
   // P_a as DeepSpeed means it: over one tensor-parallel rank nothing is divided, which is no error.
   bool partition_where_possible = false;
 

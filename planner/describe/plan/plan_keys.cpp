@@ -75,6 +75,12 @@ std::vector<Row> make_rows() {
       {{"tp", "N", "tensor-parallel degree, also mp (default 1)"}, IntegerField{&O::tp, 1, kMaxDegree}},
       {{"zero", "0..3", "ZeRO stage: 0 plain data parallel, 1 P_os, 2 P_os+g, 3 P_os+g+p"},
        IntegerField{&O::zero, 0, 3}},
+      {{"shard", "N",
+        "hybrid sharding (HSDP, MiCS): data-parallel ranks that ZeRO divides over (default: all)"},
+       IntegerField{&O::shard, 1, kMaxDegree}},
+      {{"secondary_shard", "N",
+        "hpZ of ZeRO++: ranks that hold a second copy of the parameters for backward"},
+       IntegerField{&O::secondary_shard, 1, kMaxDegree}},
       {{"micro_batch", "N", "sequences per model replica and forward-backward pass (default 1)"},
        IntegerField{&O::micro_batch, 1, kMaxDegree}},
       {{"grad_accum", "N", "micro-batches per optimizer step (default 1)"},
@@ -138,6 +144,7 @@ std::string canonical(std::string_view key) {
     result += c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   if (result == "mp") return "tp";
+  if (result == "hpz") return "secondary_shard";
   if (result == "zero_stage") return "zero";
   return result;
 }

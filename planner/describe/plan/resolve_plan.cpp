@@ -130,6 +130,9 @@ void resolve_zero(Resolution& resolution) {
   plan.offload = options.offload.value_or(Offload::none);
   if (options.zero) {
     plan.zero_stage = static_cast<int>(*options.zero);
+  } else if (options.shard || options.shard_inside_node || options.secondary_shard) {
+    plan.zero_stage = 3;
+    resolution.assume("zero", 3, "what is sharded is everything");
   } else if (plan.offload == Offload::all) {
     plan.zero_stage = 3;
     resolution.assume("zero", 3, "parameters are offloaded as partitions");
@@ -142,6 +145,18 @@ void resolve_zero(Resolution& resolution) {
   }
   if (plan.zero_stage > 0 && plan.data_parallel == 1 && plan.offload == Offload::none) {
     resolution.assume("zero", plan.zero_stage, "nothing to partition over one data-parallel rank");
+  }
+}
+
+void resolve_shards(Resolution& resolution, const Cluster& cluster) {
+  const PlanOptions& options = resolution.options;
+  Plan& plan = resolution.plan;
+  plan.secondary_shard = options.secondary_shard.value_or(0);
+  if (options.shard) {
+    plan.shard = *options.shard == plan.data_parallel ? 0 : *options.shard;
+  } else if (options.shard_inside_node && cluster.nodes > 1) {
+    plan.shard = std::max<std::int64_t>(1, cluster.devices_per_node / plan.tensor_parallel);
+    resolution.assume("shard", plan.shard, "hybrid sharding is over the devices of a node");
   }
 }
 
@@ -344,6 +359,7 @@ ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const 
   resolve_precision(resolution, cluster ? &cluster->device : nullptr);
   resolve_names(resolution, cluster ? &cluster->device : nullptr);
   resolve_zero(resolution);
+  resolve_shards(resolution, *cluster);
   resolve_activations(resolution, model);
   check_plan(resolution.plan, model, resolution.problems);
   resolve_bucket(resolution, model);

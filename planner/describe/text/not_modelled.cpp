@@ -46,9 +46,10 @@ constexpr NotModelled kWords[] = {
     {plan_key, "fp4 nvfp4 mxfp4 int8 int4", "computing in 4 or 8 bits", "--dtype bf16"},
     {plan_key,
      "hsdp hybrid_shard hybrid_sharding replicate dp_replicate data_parallel_replicate_degree mics "
-     "mics_shard_size hpz zero_hpz_partition_size zero_plus_plus zeropp zero++",
-     "partitions over a part of the data-parallel ranks (HSDP, MiCS, hpZ)",
-     "--zero divides over all of them"},
+     "mics_shard_size zero_hpz_partition_size zero_plus_plus zeropp zero++",
+     "hybrid sharding under this name",
+     "--shard N divides over N of the data-parallel ranks (HSDP, MiCS), --secondary-shard N is hpZ of "
+     "ZeRO++"},
     {plan_key, "zero_quantized_weights zero_quantized_gradients qwz qgz onebit powersgd gradient_compression",
      "compressed collectives", "collectives move what --dtype and --engine say"},
     {plan_key, "nvme offload_nvme zero_infinity offload_to_nvme", "offload to NVMe",

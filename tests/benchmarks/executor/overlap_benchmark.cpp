@@ -49,7 +49,7 @@ double predicted_seconds(const program::StepProgram& step, const executor::Profi
     const program::Buffer& whole =
         step.buffers[instruction.operands[program::whole_operand(instruction.op)].buffer];
     costs.seconds[i] += link_seconds(instruction.op, instruction.dims[0] * program::bytes_of(whole.type),
-                                     step.data_parallel.size);
+                                     step.group(program::GroupKind::data_parallel).size);
   }
   return predict::read_step_seconds(step, costs);
 }

@@ -41,13 +41,13 @@ TEST_CASE("R34: sharding strategies are ZeRO stages") {
   CHECK(file.missing == std::vector<std::string>{"model", "hw", "micro_batch", "seq"});
 }
 
-TEST_CASE("R34: hybrid sharding is stage 3 inside a node, planned as one replica") {
+TEST_CASE("R34: hybrid sharding is stage 3 inside a node, with replicas across nodes") {
   const PlanFile file = reading("fsdp_sharding_strategy: HYBRID_SHARD");
   CHECK(file.options.zero == 3);
-  CHECK(file.options.gpus == 8);
-  CHECK(file.options.nodes == 1);
-  REQUIRE(file.options.notes.size() == 2);
-  CHECK(contains(file.options.notes[1], "one of 2 replicas"));
+  CHECK(file.options.gpus == 16);
+  CHECK(file.options.nodes == 2);
+  CHECK(file.options.shard_inside_node);
+  CHECK(file.options.notes.size() == 1);
   CHECK(contains(problems_of([] {
                    reading("fsdp_sharding_strategy: HYBRID_SHARD", "num_processes: 15\nnum_machines: 2\n");
                  }),

@@ -142,3 +142,58 @@ TEST_CASE("all broken rules are told in one pass") {
     CHECK(contains(text, option));
   }
 }
+
+TEST_CASE("a shard divides the data-parallel ranks, at a stage that shards, with an engine that has it") {
+  Plan plan;
+  plan.data_parallel = 12;
+  plan.zero_stage = 3;
+  for (const std::int64_t shard : {0, 2, 3, 4, 6, 12}) {
+    plan.shard = shard;
+    CHECK(broken(plan, "gpt2").empty());
+  }
+  plan.shard = 5;
+  CHECK(broken(plan, "gpt2") ==
+        "--shard: found \"5\", expected a divisor above 1 of the 12 data-parallel ranks; nearest: 4\n");
+  plan.shard = 1;
+  CHECK(contains(broken(plan, "gpt2"), "nearest: 2\n"));
+  plan.shard = 24;
+  CHECK(contains(broken(plan, "gpt2"), "nearest: 12\n"));
+  plan.shard = 4;
+  plan.zero_stage = 0;
+  CHECK(contains(broken(plan, "gpt2"), "--shard: found \"4\" with zero 0, expected zero 1 to 3"));
+  plan.zero_stage = 2;
+  plan.offload = Offload::optimizer;
+  CHECK(contains(broken(plan, "gpt2"),
+                 "--shard: found \"4\" with offload optimizer, which is not modelled yet together"));
+  plan.offload = Offload::none;
+  plan.engine = find_engine("deepspeed");
+  CHECK(contains(broken(plan, "gpt2"),
+                 "--shard: found \"4\" with zero 2, expected a stage that deepspeed shards inside a "
+                 "part of the ranks: 3; nearest: zero 3"));
+  plan.engine = find_engine("megatron-v1");
+  CHECK(contains(broken(plan, "gpt2"), "megatron-v1 has no hybrid sharding"));
+}
+
+TEST_CASE("a second copy of the parameters is for stage 3 alone") {
+  Plan plan;
+  plan.data_parallel = 8;
+  plan.zero_stage = 3;
+  plan.engine = find_engine("deepspeed");
+  for (const std::int64_t ranks : {0, 2, 4, 8}) {
+    plan.secondary_shard = ranks;
+    CHECK(broken(plan, "gpt2").empty());
+  }
+  plan.secondary_shard = 3;
+  CHECK(
+      contains(broken(plan, "gpt2"), "--secondary-shard: found \"3\", expected a divisor above 1 of the 8"));
+  plan.secondary_shard = 4;
+  plan.shard = 4;
+  CHECK(
+      contains(broken(plan, "gpt2"), "--secondary-shard: found \"4\" with shard 4, expected one of the two"));
+  plan.shard = 0;
+  plan.zero_stage = 2;
+  CHECK(contains(broken(plan, "gpt2"), "--secondary-shard: found \"4\" with zero 2, expected zero 3"));
+  plan.zero_stage = 3;
+  plan.engine = find_engine("fsdp2");
+  CHECK(contains(broken(plan, "gpt2"), "fsdp2 has no hpZ, expected engine deepspeed or native"));
+}

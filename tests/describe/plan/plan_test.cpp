@@ -29,7 +29,8 @@ std::string wrong_option(const std::string& word) {
 TEST_CASE("a plan file sets every key that plan_keys lists") {
   const PlanFile file = reading(
       "schema: zeroplan.plan/1\nmodel: gpt2-xl\nhw: dgx2\n"
-      "gpus: 16\nnodes: 1\ndp: 8\ntp: 2\nzero: 2\nmicro_batch: 4\ngrad_accum: 3\nglobal_batch: 96\nseq: "
+      "gpus: 16\nnodes: 1\ndp: 8\ntp: 2\nzero: 2\nshard: 4\nsecondary_shard: 2\nmicro_batch: 4\ngrad_accum: "
+      "3\nglobal_batch: 96\nseq: "
       "1_024\n"
       "dtype: fp16\noptimizer: adamw\nrecompute: full\ncheckpoint_interval: 2\nattention: materialised\n"
       "dropout: on\npartition_activations: yes\noffload_activations: false\noffload: optimizer\n"
@@ -44,6 +45,8 @@ TEST_CASE("a plan file sets every key that plan_keys lists") {
   CHECK(options.dp == 8);
   CHECK(options.tp == 2);
   CHECK(options.zero == 2);
+  CHECK(options.shard == 4);
+  CHECK(options.secondary_shard == 2);
   CHECK(options.micro_batch == 4);
   CHECK(options.grad_accum == 3);
   CHECK(options.global_batch == 96);
