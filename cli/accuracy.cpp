@@ -54,8 +54,7 @@ std::vector<OptionSpec> accuracy_options() {
 Answer accuracy(const Request& request) {
   if (request.arguments.empty()) {
     throw ConfigurationError(
-        Problem{"FILE", 0, "",
-                "missing; expected a CSV file with the columns of measured_runs.csv or vtrain_runs.csv"});
+        Problem{"FILE", 0, "", "missing; expected a CSV file with the columns of measured_runs.csv"});
   }
   const std::string qualities = qualities_of(request);
   const std::vector<accuracy::Run> runs = runs_of(request.arguments);

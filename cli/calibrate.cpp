@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -13,12 +12,12 @@
 #include "cli/ranks.hpp"
 #include "cli/run_identity.hpp"
 #include "cli/version.hpp"
-#include "executor/calibration/probe.hpp"
+#include "executor/calibration/timed_program.hpp"
 #include "executor/error.hpp"
 #include "executor/modules.hpp"
 #include "executor/process_memory.hpp"
-#include "planner/calibrate/probes.hpp"
-#include "planner/calibrate/rates.hpp"
+#include "executor/run/ranks.hpp"
+#include "planner/calibrate/calibration.hpp"
 #include "planner/describe/text/quantity.hpp"
 #include "planner/error.hpp"
 #include "planner/predict/memory.hpp"
@@ -33,16 +32,13 @@ using executor::Communicator;
 using executor::Launch;
 
 constexpr std::int64_t kMostRounds = 1000, kMostRanks = 1024;
-constexpr std::int64_t kRounds = 3, kQuickRounds = 1;
+constexpr std::int64_t kQuickRounds = 1;
 constexpr std::int64_t kRunsOfRound = 2;
 constexpr std::chrono::minutes kLongestWait{60};  // ranks that are not at work wait for those that are
-constexpr double kGiga = 1e9, kTera = 1e12;
 
 struct Settings {
   std::vector<std::int64_t> counts;  // of ranks at work, ascending
-  std::vector<Precision> types;
-  std::int64_t rounds = kRounds;
-  calibrate::Extent extent;
+  calibrate::Scope scope;
 };
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -98,9 +94,9 @@ Settings read_settings(const Request& request, const Launch& launch) {
     return found == request.own.end() ? std::nullopt : std::optional(found->second);
   };
   Settings settings;
-  settings.extent.quick = given("quick").has_value();
-  if (settings.extent.quick) settings.rounds = kQuickRounds;
-  settings.types = read_types(given("types").value_or("fp32,bf16,fp16"), problems);
+  settings.scope.sizes.quick = given("quick").has_value();
+  if (settings.scope.sizes.quick) settings.scope.rounds = kQuickRounds;
+  settings.scope.types = read_types(given("types").value_or("fp32,bf16,fp16"), problems);
   if (const auto list = given("ranks")) {
     settings.counts = read_counts(*list, launch, problems);
   } else {
@@ -109,7 +105,7 @@ Settings read_settings(const Request& request, const Launch& launch) {
   }
   if (const auto repeats = given("repeats")) {
     try {
-      settings.rounds = describe::parse_integer(*repeats, 1, kMostRounds);
+      settings.scope.rounds = describe::parse_integer(*repeats, 1, kMostRounds);
     } catch (const std::invalid_argument& error) {
       problems.add({"--repeats", 0, "", error.what()});
     }
@@ -121,7 +117,7 @@ Settings read_settings(const Request& request, const Launch& launch) {
   return settings;
 }
 
-// What one rank does, all together; rank 0 keeps what comes of it.
+// What one rank does, all together; the device is rank 0's alone.
 class Calibration {
  public:
   Calibration(const Settings& settings, const Launch& launch, std::ostream* progress,
@@ -138,130 +134,43 @@ class Calibration {
   }
 
  private:
-  std::string source(std::int64_t ranks) const {
-    return fmt::format("zeroplan calibrate: {} as {}, {} each", reports::counted(ranks, "rank"),
-                       text_of(launch_.kind), reports::counted(threads_of_one_of(ranks), "thread"));
-  }
-
-  // A machine is slower for seconds at a time, when it is shared or hot: so all probes are run in turn,
-  // several times, and what is slow in one round only does not count.
   void with_ranks(Communicator& group) const {
-    const program::Group ranks{.size = group.size(), .rank = group.rank()};
-    std::vector<calibrate::Probe> kernels, collectives;
-    for (const Precision precision : settings_.types) {
-      for (calibrate::Probe& probe : calibrate::kernel_probes(precision, ranks, settings_.extent)) {
-        kernels.push_back(std::move(probe));
-      }
-      if (group.size() > 1) {
-        collectives.push_back(calibrate::collective_probe(precision, ranks, settings_.extent));
-      }
-    }
-    std::vector<calibrate::Probe> skews;
-    if (group.size() > 1) skews.push_back(calibrate::skew_probe(ranks, settings_.extent));
-
-    std::vector<calibrate::Repeats> of_kernels(kernels.size()), of_collectives(collectives.size()),
-        of_skews(skews.size());
-    for (std::int64_t round = 1; round <= settings_.rounds; ++round) {
-      run_all(kernels, of_kernels, round, group);
-      run_all(collectives, of_collectives, round, group, Waiting::without);
-      run_all(skews, of_skews, round, group);
-    }
-    if (group.rank() != 0) return;
-    calibrate::KernelTables tables;
-    for (std::size_t i = 0; i < kernels.size(); ++i) tables.add(kernels[i], of_kernels[i]);
-    for (std::size_t i = 0; i < collectives.size(); ++i) {
-      const auto more = calibrate::collective_tables(collectives[i], of_collectives[i], source(ranks.size));
-      device_.attained_collectives.insert(device_.attained_collectives.end(), more.begin(), more.end());
-    }
-    const double skew = skews.empty() ? 0 : calibrate::skew_of(skews.front(), of_skews.front());
-    device_.calibrated.push_back(tables.rates(ranks.size, source(ranks.size), skew));
-  }
-
-  enum class Waiting { included, without };  // for other ranks, in the seconds of collectives
-
-  void run_all(const std::vector<calibrate::Probe>& probes, std::vector<calibrate::Repeats>& times,
-               std::int64_t round, Communicator& group, Waiting waiting = Waiting::included) const {
-    for (std::size_t i = 0; i < probes.size(); ++i) {
+    const std::string source =
+        fmt::format("zeroplan calibrate: {} as {}, {} each", reports::counted(group.size(), "rank"),
+                    executor::text_of(launch_.kind),
+                    reports::counted(executor::threads_of_one_of(group.size()), "thread"));
+    const auto run = [&](const calibrate::Probe& probe, std::int64_t round) {
       if (group.rank() == 0 && progress_ != nullptr) {
         *progress_ << fmt::format("zeroplan: {}, round {} of {}: {}", reports::counted(group.size(), "rank"),
-                                  round, settings_.rounds, probes[i].what)
+                                  round, settings_.scope.rounds, probe.what)
                    << std::endl;
       }
-      const executor::ProbeTimes result = run(probes[i], group);
-      std::vector<double> seconds = calibrate::mean_of(result.repeats);
-      if (waiting == Waiting::without) {
-        const std::vector<double> waited = calibrate::mean_of(result.waiting);
-        for (std::size_t k = 0; k < seconds.size(); ++k) seconds[k] -= waited[k];
-      }
-      times[i].push_back(std::move(seconds));
-    }
+      return run_probe(probe, group);
+    };
+    calibrate::measure(settings_.scope, {.size = group.size(), .rank = group.rank()}, source, run, device_);
   }
 
-  executor::ProbeTimes run(const calibrate::Probe& probe, Communicator& group) const {
+  static calibrate::ProbeRun run_probe(const calibrate::Probe& probe, Communicator& group) {
     const predict::MemoryProfile memory = predict::read_memory(probe.program);
-    executor::Probe run;
-    run.plan = {probe.program, {memory.peak, memory.host_peak, true}};
-    run.batches.sequence = probe.sequence;
-    run.batches.micro_batch = probe.micro_batch;
-    run.batches.gradient_accumulation = probe.gradient_accumulation;
-    run.batches.data_parallel = group.size();
-    run.vocabulary = probe.vocabulary;
-    run.repeats = kRunsOfRound;
-    const executor::DeviceOptions options{.threads = threads_of_one_of(group.size())};
-    executor::ProbeTimes result =
-        executor::run_probe(std::move(run), executor::make_device("cpu", options), group);
-    if (group.rank() == 0) {
-      auto& workspace = device_.overheads.library_workspace_bytes;
-      const auto bytes = static_cast<double>(result.workspace_bytes);
-      if (!workspace || workspace->value < bytes) {
-        workspace = describe::Figure{bytes, source(group.size()), {}, false};
-      }
-    }
-    return result;
+    executor::TimedProgram timed;
+    timed.plan = {probe.program, {memory.peak, memory.host_peak, true}};
+    timed.batches.sequence = probe.sequence;
+    timed.batches.micro_batch = probe.micro_batch;
+    timed.batches.gradient_accumulation = probe.gradient_accumulation;
+    timed.batches.data_parallel = group.size();
+    timed.vocabulary = probe.vocabulary;
+    timed.repeats = kRunsOfRound;
+    const executor::DeviceOptions options{.threads = executor::threads_of_one_of(group.size())};
+    executor::InstructionSeconds times =
+        executor::time_program(std::move(timed), executor::make_device("cpu", options), group);
+    return {std::move(times.repeats), std::move(times.waiting), times.workspace_bytes};
   }
 
   const Settings& settings_;
   const Launch& launch_;
   std::ostream* progress_;
-  describe::Device& device_;  // of rank 0 alone
+  describe::Device& device_;
 };
-
-// The rate of large operands of a kernel on the machine with one rank.
-std::optional<describe::Figure> streaming_rate(const describe::Device& device, program::Op op) {
-  for (const describe::MeasuredKernel& kernel : device.calibrated.front().kernels()) {
-    if (kernel.kind.op == op) {
-      return describe::Figure{kernel.rates.back() / kGiga, device.calibrated.front().source(), {}, false};
-    }
-  }
-  return std::nullopt;
-}
-
-// The fastest product of each type on the whole machine.
-void add_products(describe::Device& device) {
-  const describe::CalibratedRates& rates = device.calibrated.front();
-  for (const describe::MeasuredKernel& kernel : rates.kernels()) {
-    if (kernel.kind.op != program::Op::matmul) continue;
-    const auto fastest = static_cast<std::size_t>(std::max_element(kernel.rates.begin(), kernel.rates.end()) -
-                                                  kernel.rates.begin());
-    const auto& [rows, columns, depths] = kernel.axes;
-    describe::AttainedMatmul product;
-    product.dtype = program::name_of(static_cast<program::DataType>(describe::type_at(kernel.kind.types, 0)));
-    product.shape =
-        fmt::format("{:.0f} x {:.0f} x {:.0f}", rows[fastest / depths.size() / columns.size()],
-                    columns[fastest / depths.size() % columns.size()], depths[fastest % depths.size()]);
-    product.tflops = product.tflops_high = kernel.rates[fastest] / kTera;
-    product.source = rates.source();
-    auto& all = device.attained_matmul;
-    const auto same = std::find_if(all.begin(), all.end(), [&](const describe::AttainedMatmul& other) {
-      return other.dtype == product.dtype;
-    });
-    if (same == all.end()) {
-      all.push_back(std::move(product));
-    } else if (same->tflops < product.tflops) {
-      *same = std::move(product);
-    }
-  }
-}
 
 // Ends without a profile.
 Answer failed(const Request& request, const Launch& launch, const std::exception& error, int exit_code) {
@@ -291,21 +200,16 @@ Answer calibrate(const Request& request) {
   const bool speaks = launch.rank == 0;
   const reports::RunEnvironment environment = run_environment(request.words);
   describe::Device device;
-  device.name = "calibrated-cpu";
-  device.title = fmt::format("{}, measured {} by zeroplan {} ({})", environment.processor,
-                             environment.started, version(), commit());
-  device.architecture = "host";
-  device.capacity.from_host_memory = true;
   try {
     executor::make_device("cpu", {.threads = 1});
-    device.overheads.context_bytes =
-        describe::Figure{static_cast<double>(executor::resident_bytes()),
-                         "resident set of zeroplan with its device, before the first tensor",
-                         {},
-                         false};
+    device = calibrate::new_device(fmt::format("{}, measured {} by zeroplan {} ({})", environment.processor,
+                                               environment.started, version(), commit()),
+                                   executor::resident_bytes());
     const Calibration calibration(settings, launch, speaks ? request.progress : nullptr, device);
-    run_as_launched(launch, settings.counts.back(), kLongestWait, run_identity(request, launch),
-                    request.progress, [&](Communicator& world) { calibration.run_counts(world); });
+    executor::run_as_launched(launch,
+                              {settings.counts.back(), kLongestWait, run_identity(request, launch),
+                               end_stalled, teller_of(request.progress)},
+                              [&](Communicator& world) { calibration.run_counts(world); });
   } catch (const executor::NotPossible& error) {
     return failed(request, launch, error, kNotPossible);
   } catch (const executor::DeviceError& error) {
@@ -314,9 +218,7 @@ Answer calibrate(const Request& request) {
     return failed(request, launch, error, kRunFailed);
   }
   if (!speaks) return Answer{{}, kYes, true};
-  device.memory_measured_gbytes_per_s = streaming_rate(device, program::Op::copy);
-  device.host_to_device_gbytes_per_s = streaming_rate(device, program::Op::copy_to_device);
-  add_products(device);
+  calibrate::finish(device);
   return {reports::calibration_report({version(), device, environment}), kYes};
 }
 

@@ -100,7 +100,7 @@ std::span<const Command> commands() {
        "predictions against CSV files of measured runs",
        "Predicts every run of the files, as far as it can be described, and compares memory, step time "
        "and whether it fitted with what was measured: by source, GPU and ZeRO stage, with the worst runs, "
-       "and why runs are left out. A FILE has the columns of measured_runs.csv or of vtrain_runs.csv "
+       "and why runs are left out. A FILE has the columns of measured_runs.csv "
        "(docs/accuracy.md).",
        {{"accuracy tests/reference/runs/measured_runs.csv",
          "published runs, of which this repository has a "

@@ -45,8 +45,7 @@ Answer explain(const Request& request) {
   const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
   const reports::FitAnswer answer{version(), argument, hardware, model, resolved, prediction, {}, goal};
   if (shows_program) return {reports::program_report(answer), kYes};
-  if (const std::string reason = reports::why_not_known(key, reports::explain_input(answer));
-      !reason.empty()) {
+  if (const std::string reason = reports::why_not_known(key, answer.predicted()); !reason.empty()) {
     throw ConfigurationError(Problem{"KEY", 0, "", fmt::format("{} has no value: {}", key, reason)});
   }
   return {reports::explain_report(key, answer), kYes};

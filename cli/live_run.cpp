@@ -1,17 +1,13 @@
 #include "cli/live_run.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "cli/ranks.hpp"
 #include "cli/signals.hpp"
 #include "cli/step_progress.hpp"
-#include "executor/modules.hpp"
-#include "executor/process_memory.hpp"
-#include "executor/training.hpp"
+#include "executor/run/ranks.hpp"
 #include "planner/program/compile.hpp"
 #include "reports/approximations.hpp"
 #include "reports/numbers.hpp"
@@ -20,102 +16,61 @@
 namespace zeroplan::cli {
 namespace {
 
-using executor::Communicator;
 using executor::Launch;
 
 constexpr std::int64_t kMostThreadRanks = 1024;
-constexpr Bytes kThreadStackBytes = 10 * kMiB;  // glibc takes 8 by default, and some beside them
 
-// Ranks that share this host's memory and processors.
-std::int64_t ranks_here(const describe::Plan& plan, const Launch& launch) {
-  if (launch.kind == Launch::Kind::threads) return plan.devices();
-  return launch.local_ranks > 0 ? launch.local_ranks : launch.ranks;
+// Where the tokens come from.
+std::string batches_text(const LiveRun& run) {
+  if (run.data == nullptr) return fmt::format("seed {}", run.settings.seed);
+  return fmt::format("{} ({} of type {}{})", run.settings.data, reports::counted(run.data->tokens(), "token"),
+                     name_of(run.data->type()), run.settings.shuffle ? ", shuffled" : "");
 }
 
-int threads_of_rank(const LiveRun& run) {
-  if (run.settings.threads > 0) return run.settings.threads;
-  return threads_of_one_of(ranks_here(run.plan, run.launch));
-}
-
-// What it did in words; empty where it did nothing. On the thread of the rank.
-std::string pin_rank(const LiveRun& run, std::int64_t rank) {
-  const bool threads = run.launch.kind == Launch::Kind::threads;
-  // Who does not know how many ranks this host has cannot tell which cores are its own.
-  if (!run.settings.pin || (!threads && run.launch.local_ranks == 0)) return {};
-  return executor::pin_to_share({.index = threads ? rank : run.launch.local_rank,
-                                 .count = ranks_here(run.plan, run.launch),
-                                 .threads = threads_of_rank(run)});
-}
-
-// Without a limit, the system promises more memory than there is, and ends a process that uses it.
-void limit_memory(const LiveRun& run) {
-  const bool threads = run.launch.kind == Launch::Kind::threads;
-  const Bytes share = describe::host_memory_bytes() / (threads ? 1 : ranks_here(run.plan, run.launch));
-  // The limit counts stacks as if they were used: those of a rank, of its heartbeat, and of its device.
-  const Bytes stacks = (threads ? run.plan.devices() : 1) * (threads_of_rank(run) + 2) * kThreadStackBytes;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_DATA, &limit) != 0) return;
-  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(executor::data_bytes() + share + stacks));
-  ::setrlimit(RLIMIT_DATA, &limit);
-}
-
-executor::TrainingJob job_of(const LiveRun& run) {
-  const describe::Plan& plan = run.plan;
-  const LiveSettings& settings = run.settings;
-  executor::TrainingJob job;
-  job.tensor_parallel = plan.tensor_parallel;
-  const executor::ArenaSize arena{run.prediction.memory.peak, run.prediction.memory.host_peak,
-                                  plan.contiguous_memory, true, plan.engine.alignment_bytes};
-  job.plan = [&run, arena](program::RankPosition position) {
-    return executor::RankPlan{program::compile(run.model, run.plan, position), arena};
-  };
-  const executor::DeviceOptions device{.threads = threads_of_rank(run)};
-  job.device = [device] { return executor::make_device("cpu", device); };
-  job.batches.sequence = plan.sequence;
-  job.batches.micro_batch = plan.micro_batch;
-  job.batches.gradient_accumulation = plan.gradient_accumulation;
-  job.batches.data_parallel = plan.data_parallel;
-  job.vocabulary = run.model.vocabulary;
-  job.data = {run.data, settings.seed, settings.shuffle};
-  job.seed = settings.seed;
-  job.rate = settings.rate;
-  job.settings.learning_rate = static_cast<float>(settings.learning_rate);
-  job.settings.weight_decay = static_cast<float>(settings.weight_decay);
-  job.settings.decayed = settings.decayed;
-  job.settings.beta1 = static_cast<float>(settings.beta1);
-  job.settings.beta2 = static_cast<float>(settings.beta2);
-  job.settings.epsilon = static_cast<float>(settings.epsilon);
-  job.settings.clip_norm = static_cast<float>(settings.clip_norm);
-  if (plan.precision == describe::Precision::fp16) {
-    job.settings.dynamic_loss_scale = true;
-    job.settings.scale_window = settings.loss_scale_window;
-    job.loss_scale = static_cast<float>(settings.loss_scale);
-  }
-  job.warm_up_steps = settings.warm_up;
-  job.measured_steps = settings.steps;
-  job.save = settings.save;
-  job.resume = settings.resume;
-  job.weights = run.weights;
-  job.export_to = settings.export_to;
-  job.export_names = program::huggingface_names(run.model, plan.sequence);
-  job.signal = EndAfterStep::signal;
-  job.identity = {{"model", run.model.name},
-                  {"parameters", fmt::format("{}", run.prediction.program.parameters)},
-                  {"dtype", std::string(describe::name_of(plan.precision))},
-                  {"optimizer", plan.optimizer.name}};
+executor::RunListeners listeners_of(const LiveRun& run) {
   const auto progress = run.progress == nullptr
                             ? nullptr
                             : std::make_shared<StepProgress>(*run.progress, run.prediction,
-                                                             job.warm_up_steps + job.measured_steps);
-  job.stepped = [progress, record = run.record](const program::StepMeasurement& step) {
+                                                             run.settings.warm_up + run.settings.steps);
+  executor::RunListeners listeners;
+  listeners.stepped = [progress, record = run.record](const program::StepMeasurement& step) {
     if (progress != nullptr) progress->step(step);
     if (record != nullptr) record->write(reports::step_line(step));
   };
-  if (progress != nullptr) job.still_running = [progress](const std::string& line) { progress->say(line); };
-  return job;
+  if (progress != nullptr) listeners.say = [progress](const std::string& line) { progress->say(line); };
+  listeners.refused = teller_of(run.progress);
+  listeners.stalled = end_stalled;
+  listeners.signal = EndAfterStep::signal;
+  return listeners;
 }
 
 }  // namespace
+
+executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& plan,
+                           const predict::Prediction& prediction) {
+  executor::RunPlan run;
+  run.model = model.name;
+  run.tensor_parallel = plan.tensor_parallel;
+  run.batches.sequence = plan.sequence;
+  run.batches.micro_batch = plan.micro_batch;
+  run.batches.gradient_accumulation = plan.gradient_accumulation;
+  run.batches.data_parallel = plan.data_parallel;
+  run.vocabulary = model.vocabulary;
+  run.hidden = model.hidden;
+  run.arena = {prediction.memory.peak, prediction.memory.host_peak, plan.contiguous_memory, true,
+               plan.engine.alignment_bytes};
+  run.program = [&model, &plan](program::RankPosition position) {
+    return program::compile(model, plan, position);
+  };
+  run.scales_loss = plan.precision == describe::Precision::fp16;
+  run.weight_names = program::huggingface_names(model, plan.sequence);
+  run.identity = {{"model", model.name},
+                  {"parameters", fmt::format("{}", prediction.program.parameters)},
+                  {"dtype", std::string(describe::name_of(plan.precision))},
+                  {"optimizer", plan.optimizer.name}};
+  run.host_memory_bytes = describe::host_memory_bytes();
+  return run;
+}
 
 std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan,
                                       const program::StepProgram& program) {
@@ -152,7 +107,7 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
 
 std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,
                                           const Launch& launch) {
-  const std::int64_t ranks = ranks_here(plan, launch);
+  const std::int64_t ranks = executor::ranks_here(launch, plan.devices());
   if (launch.kind == Launch::Kind::threads && ranks > kMostThreadRanks) {
     return fmt::format("{} ranks as threads of one process; the most is {}", ranks, kMostThreadRanks);
   }
@@ -163,64 +118,12 @@ std::optional<std::string> too_large_here(const predict::Prediction& prediction,
                      reports::thousands(needed), reports::thousands(here));
 }
 
-std::shared_ptr<const executor::TokenFile> open_data(const LiveSettings& settings,
-                                                     const describe::Model& model,
-                                                     const describe::Plan& plan) {
-  if (settings.data.empty()) return nullptr;
-  auto file = std::make_shared<const executor::TokenFile>(settings.data, settings.data_type);
-  executor::BatchShape shape;
-  shape.sequence = plan.sequence;
-  executor::make_batches({file, settings.seed, settings.shuffle}, shape, model.vocabulary);
-  return file;
-}
-
-std::shared_ptr<const executor::WeightFiles> open_weights(const LiveSettings& settings,
-                                                          const describe::Model& model,
-                                                          const describe::Plan& plan) {
-  const auto names = program::huggingface_names(model, plan.sequence);
-  Problems problems;
-  for (const auto& [option, file] :
-       {std::pair{"--weights", settings.weights}, {"--export", settings.export_to}}) {
-    if (file.empty() || names) continue;
-    problems.add(
-        {option, 0, "",
-         fmt::format("the Hugging Face names of {} are not known; those of the shapes of GPT-2, Llama, "
-                     "Mistral and Qwen2 are",
-                     model.name)});
-  }
-  problems.throw_if_any();
-  if (settings.weights.empty()) return nullptr;
-  return std::make_shared<const executor::WeightFiles>(settings.weights, *names);
-}
-
 program::Measurement run_live(const LiveRun& run) {
-  limit_memory(run);
-  const executor::TrainingJob job = job_of(run);
   const EndAfterStep ending(run.progress != nullptr);
-  program::Measurement measurement;
-  std::string pinned;
-  const auto rank_main = [&](Communicator& world) {
-    const std::string own = pin_rank(run, world.rank());
-    program::Measurement of_rank = executor::train(job, world);
-    if (world.rank() == 0 || run.launch.kind != Launch::Kind::threads) {
-      measurement = std::move(of_rank);
-      pinned = own;
-    }
-  };
-  run_as_launched(run.launch, run.plan.devices(), run.settings.timeout, run.identity, run.progress,
-                  rank_main);
-  if (run.weights == nullptr && run.settings.resume.empty()) {
-    measurement.drawn = {run.model.vocabulary, run.model.hidden};
-  }
-  measurement.launch = text_of(run.launch.kind);
-  measurement.device =
-      fmt::format("{}, {} each{}{}", measurement.device, reports::counted(threads_of_rank(run), "thread"),
-                  pinned.empty() ? "" : ", ", pinned);
-  measurement.batches =
-      run.data == nullptr ? fmt::format("seed {}", run.settings.seed)
-                          : fmt::format("{} ({} of type {}{})", run.settings.data,
-                                        reports::counted(run.data->tokens(), "token"),
-                                        name_of(run.data->type()), run.settings.shuffle ? ", shuffled" : "");
+  const executor::RunPlan plan = run_plan(run.model, run.plan, run.prediction);
+  program::Measurement measurement = executor::run_training(
+      {plan, run.settings, run.launch, run.identity, run.data, run.weights, listeners_of(run)});
+  measurement.batches = batches_text(run);
   return measurement;
 }
 

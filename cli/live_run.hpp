@@ -5,11 +5,8 @@
 #include <ostream>
 #include <string>
 
-#include "cli/live_settings.hpp"
 #include "cli/record_stream.hpp"
-#include "executor/launch.hpp"
-#include "executor/run_identity.hpp"
-#include "executor/weights.hpp"
+#include "executor/run/training_run.hpp"
 #include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/program/measurement.hpp"
@@ -26,16 +23,15 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
 std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,
                                           const executor::Launch& launch);
 
-// The file of --data, or nullptr. Throws ConfigurationError naming --data when it has no sequence of the plan.
-std::shared_ptr<const executor::TokenFile> open_data(const LiveSettings& settings,
-                                                     const describe::Model& model,
-                                                     const describe::Plan& plan);
+// What the executor needs of a plan.
+executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& plan,
+                           const predict::Prediction& prediction);
 
 struct LiveRun {
   const describe::Model& model;
   const describe::Plan& plan;
   const predict::Prediction& prediction;
-  const LiveSettings& settings;
+  const executor::RunSettings& settings;
   const executor::Launch& launch;
   const executor::RunIdentity& identity;
   std::shared_ptr<const executor::TokenFile> data{};       // nullptr: tokens are drawn from the seed
@@ -44,14 +40,7 @@ struct LiveRun {
   RecordStream* record = nullptr;  // where each step is written down as it is done
 };
 
-// The files of --weights, or nullptr. Throws ConfigurationError: what is wrong with them, or that the names of
-// the model are not known, also for --export.
-std::shared_ptr<const executor::WeightFiles> open_weights(const LiveSettings& settings,
-                                                          const describe::Model& model,
-                                                          const describe::Plan& plan);
-
-// Trains, and returns what was measured; complete in the process of rank 0. Throws NotPossible, DeviceError,
-// CommunicationError (executor/error.hpp) and ConfigurationError. A run of MPI that fails ends the process.
+// As executor::run_training, with each step told and written down.
 program::Measurement run_live(const LiveRun& run);
 
 }  // namespace zeroplan::cli

@@ -190,7 +190,7 @@ std::vector<OptionSpec> validate_options() {
 
 namespace {
 
-void read_data(Reader& reader, LiveSettings& settings) {
+void read_data(Reader& reader, executor::RunSettings& settings) {
   settings.data = reader.text("data");
   settings.data_type = reader.one_of("data-type", executor::token_type_names(), settings.data_type);
   settings.shuffle = reader.boolean("shuffle", settings.shuffle);
@@ -198,7 +198,7 @@ void read_data(Reader& reader, LiveSettings& settings) {
 }
 
 // "100": steps; "30s", "10m", "2h": time.
-void read_save(Reader& reader, LiveSettings& settings) {
+void read_save(Reader& reader, executor::RunSettings& settings) {
   executor::SavePlan& save = settings.save;
   save.path = reader.text("save");
   save.keep = reader.integer("keep", 1, kMostStates, save.keep);
@@ -207,7 +207,7 @@ void read_save(Reader& reader, LiveSettings& settings) {
   reader.require_writable("save", save.path);
 }
 
-void read_rate(Reader& reader, LiveSettings& settings) {
+void read_rate(Reader& reader, executor::RunSettings& settings) {
   using Decay = executor::RateSchedule::Decay;
   executor::RateSchedule& rate = settings.rate;
   settings.learning_rate = reader.real("rate", 0, 1e3, settings.learning_rate);
@@ -232,7 +232,8 @@ void read_rate(Reader& reader, LiveSettings& settings) {
 
 LiveSettings read_live_settings(const Request& request) {
   Reader reader(request);
-  LiveSettings settings;
+  LiveSettings live;
+  executor::RunSettings& settings = live.run;
   settings.steps = reader.integer("steps", 1, kMaxSteps, settings.steps);
   settings.warm_up = reader.integer("warm-up", 0, kMaxSteps, settings.warm_up);
   settings.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, INT64_MAX, 1));
@@ -255,11 +256,11 @@ LiveSettings read_live_settings(const Request& request) {
   settings.threads = static_cast<int>(reader.integer("threads", 1, kMaxThreads, 0));
   settings.timeout = std::chrono::seconds(reader.integer("timeout", 1, kMaxSeconds, 60));
   settings.pin = reader.boolean("pin", settings.pin);
-  settings.against_one_rank = reader.integer("against-one-rank", 1, kMaxSteps, 0);
-  settings.force = reader.flag("force");
-  settings.device = read_run_device(request);
+  live.against_one_rank = reader.integer("against-one-rank", 1, kMaxSteps, 0);
+  live.force = reader.flag("force");
+  live.device = read_run_device(request);
   reader.throw_if_any();
-  return settings;
+  return live;
 }
 
 void require_used(const Request& request, const describe::Plan& plan) {

@@ -1,41 +1,19 @@
 #include "cli/one_rank.hpp"
 
-#include "planner/describe/plan/engine.hpp"
+#include "planner/solve/one_rank.hpp"
 
 namespace zeroplan::cli {
 namespace {
-
-using describe::Precision;
-
-// By how much of its size a figure of a step may differ by rounding alone.
-struct Tolerance {
-  double loss = 0, norm = 0;
-};
-
-Tolerance tolerance_of(const describe::Model& model, const describe::Plan& plan) {
-  const bool same_order = plan.tensor_parallel == 1 && plan.shard == 0 &&
-                          (plan.data_parallel == 1 || plan.gradient_accumulation == 1);
-  const bool same_parts = plan.engine.tied_gradient_apart || !model.tied_embeddings;
-  switch (plan.precision) {
-    case Precision::fp32:
-      return same_order && same_parts ? Tolerance{} : Tolerance{.loss = 1e-4, .norm = 1e-3};
-    case Precision::fp16:
-      return {.loss = 5e-3, .norm = 5e-2};
-    case Precision::bf16:
-      break;
-  }
-  return {.loss = 2e-2, .norm = 2e-1};
-}
 
 // A run of one rank and all that it refers to.
 struct Alone {
   describe::Plan plan;
   predict::Prediction prediction;
-  LiveSettings settings;
+  executor::RunSettings settings;
   executor::Launch launch;
 
   Alone(const LiveRun& run, const describe::Cluster& cluster, std::int64_t steps)
-      : plan(one_rank_plan(run.plan)),
+      : plan(solve::one_rank_plan(run.plan)),
         prediction(predict::predict(run.model, plan, cluster)),
         settings(run.settings) {
     settings.warm_up = 0;
@@ -52,24 +30,8 @@ struct Alone {
 
 }  // namespace
 
-describe::Plan one_rank_plan(const describe::Plan& plan) {
-  describe::Plan alone = plan;
-  alone.gradient_accumulation = plan.gradient_accumulation * plan.data_parallel;
-  alone.data_parallel = 1;
-  alone.tensor_parallel = 1;
-  alone.zero_stage = 0;
-  alone.shard = 0;
-  alone.secondary_shard = 0;
-  alone.offload = describe::Offload::none;
-  alone.partition_activations = false;
-  alone.offload_activations = false;
-  alone.contiguous_memory = true;
-  alone.engine = describe::find_engine("native");
-  return alone;
-}
-
 std::optional<std::string> cannot_repeat(const LiveRun& run, const describe::Cluster& cluster) {
-  const LiveSettings& settings = run.settings;
+  const executor::RunSettings& settings = run.settings;
   if (!settings.resume.empty() && settings.resume == settings.save.path) {
     return "--against-one-rank: --save writes over the file of --resume before the steps are taken again";
   }
@@ -83,7 +45,7 @@ std::optional<std::string> cannot_repeat(const LiveRun& run, const describe::Clu
 program::OneRank repeat_on_one_rank(const LiveRun& run, const describe::Cluster& cluster,
                                     std::int64_t steps) {
   const Alone alone(run, cluster, steps);
-  const Tolerance tolerance = tolerance_of(run.model, run.plan);
+  const solve::RoundingTolerance tolerance = solve::one_rank_tolerance(run.model, run.plan);
   program::OneRank result;
   result.steps = run_live(alone.of(run)).steps.kept();
   result.loss_tolerance = tolerance.loss;

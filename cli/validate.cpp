@@ -40,19 +40,20 @@ void require_same_ranks(const describe::Plan& plan, const Launch& launch) {
                   plan.devices(), plan.data_parallel, plan.tensor_parallel, launch.ranks)});
 }
 
-std::optional<std::string> refusal(const LiveRun& run, const describe::Cluster& machine) {
+std::optional<std::string> refusal(const LiveRun& run, const LiveSettings& settings,
+                                   const describe::Cluster& machine) {
   if (std::optional<std::string> reason = cannot_run(run.model, run.plan, run.prediction.program)) {
     return reason;
   }
-  if (std::optional<std::string> reason = cannot_stand_for(run.settings.device, machine)) return reason;
-  if (run.settings.force) return std::nullopt;
+  if (std::optional<std::string> reason = cannot_stand_for(settings.device, machine)) return reason;
+  if (settings.force) return std::nullopt;
   if (run.prediction.does_not_fit()) {
     return fmt::format("{}; --force runs it all the same", run.prediction.verdict_reason);
   }
   if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch)) {
     return fmt::format("{}; --force runs it all the same", *reason);
   }
-  if (run.settings.against_one_rank > 0) return cannot_repeat(run, machine);
+  if (settings.against_one_rank > 0) return cannot_repeat(run, machine);
   return std::nullopt;
 }
 
@@ -62,7 +63,7 @@ std::unique_ptr<RecordStream> stream_of(const Request& request) {
   return std::make_unique<RecordStream>(request.out, *request.answers);
 }
 
-std::string interruption(const program::Measurement& measurement, const LiveSettings& settings) {
+std::string interruption(const program::Measurement& measurement, const executor::RunSettings& settings) {
   return fmt::format("{} after {} of {} steps", signal_name(measurement.interrupted_by),
                      measurement.steps.taken(), settings.warm_up + settings.steps);
 }
@@ -95,9 +96,10 @@ Answer validate(const Request& request) {
       describe::resolve_plan(with_ranks(request.options, launch), model, hardware);
   require_same_ranks(resolved.plan, launch);
   require_used(request, resolved.plan);
-  const auto data = open_data(settings, model, resolved.plan);
-  const auto weights = open_weights(settings, model, resolved.plan);
   const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
+  const executor::RunPlan planned = run_plan(model, resolved.plan, prediction);
+  const auto data = executor::open_data(settings.run, planned);
+  const auto weights = executor::open_weights(settings.run, planned);
   const reports::FitAnswer fit{version(), argument, hardware, model, resolved, prediction, {}};
   const reports::RunEnvironment environment = run_environment(request.words);
 
@@ -105,9 +107,9 @@ Answer validate(const Request& request) {
   const bool speaks = launch.rank == 0;  // of several processes one does
   const executor::RunIdentity identity = run_identity(request, launch, model, resolved.plan);
   const std::unique_ptr<RecordStream> record = speaks ? stream_of(request) : nullptr;
-  const LiveRun run{model,       resolved.plan, prediction,
-                    settings,    launch,        identity,
-                    data,        weights,       speaks ? request.progress : nullptr,
+  const LiveRun run{model,        resolved.plan, prediction,
+                    settings.run, launch,        identity,
+                    data,         weights,       speaks ? request.progress : nullptr,
                     record.get()};
   const auto finish = [&](RunOutcome outcome, const std::string& reason) {
     if (!speaks && reason.empty()) return Answer{{}, exit_code_of(outcome), true};
@@ -122,7 +124,7 @@ Answer validate(const Request& request) {
     return Answer{reports::validation_report(answer), exit_code_of(outcome)};
   };
   if (record != nullptr) record->write(reports::start_line(answer));
-  if (const std::optional<std::string> reason = refusal(run, resolved.cluster)) {
+  if (const std::optional<std::string> reason = refusal(run, settings, resolved.cluster)) {
     return finish(RunOutcome::not_possible, *reason);
   }
   if (run.progress != nullptr)
@@ -137,7 +139,7 @@ Answer validate(const Request& request) {
     // still be writing its record.
     if (!speaks) return finish(RunOutcome::agrees, "");
     if (measurement.interrupted_by != 0) {
-      Answer interrupted = finish(RunOutcome::interrupted, interruption(measurement, settings));
+      Answer interrupted = finish(RunOutcome::interrupted, interruption(measurement, settings.run));
       interrupted.exit_code = kInterrupted + measurement.interrupted_by;
       return interrupted;
     }

@@ -1,10 +1,10 @@
 # zeroplan_embed(TARGET GROUP glob... [GROUP glob...]): a static library with the files' text compiled in.
 # `planner/describe/text/embedded.hpp` declares how to reach it.
 function(zeroplan_embed target)
-  cmake_parse_arguments(arg "" "" "MODELS;HARDWARE;ENGINES;OPTIMIZERS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "MODELS;HARDWARE;ARCHITECTURES;ENGINES;OPTIMIZERS;PACE" ${ARGN})
   set(output ${CMAKE_CURRENT_BINARY_DIR}/embedded.cpp)
   set(all_files)
-  foreach(group MODELS HARDWARE ENGINES OPTIMIZERS)
+  foreach(group MODELS HARDWARE ARCHITECTURES ENGINES OPTIMIZERS PACE)
     file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${arg_${group}})
     list(SORT files)
     list(APPEND all_files ${files})

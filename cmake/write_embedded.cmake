@@ -1,7 +1,7 @@
 # Writes OUTPUT: one array of {name, path, text} per group. Run by zeroplan_embed with cmake -P.
 set(code "#include \"planner/describe/text/embedded.hpp\"\n\nnamespace zeroplan::describe {\nnamespace {\n")
 set(accessors "")
-foreach(group MODELS HARDWARE ENGINES OPTIMIZERS)
+foreach(group MODELS HARDWARE ARCHITECTURES ENGINES OPTIMIZERS PACE)
   string(TOLOWER ${group} lower)
   string(REPLACE "," ";" files "${${group}}")
   string(APPEND code "const EmbeddedFile ${lower}_files[] = {\n")

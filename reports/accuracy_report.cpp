@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "planner/accuracy/pace.hpp"
+#include "reports/keyed_table.hpp"
 #include "reports/numbers.hpp"
 
 namespace zeroplan::reports {
@@ -23,15 +23,6 @@ using accuracy::WrongVerdict;
 constexpr std::size_t kWorst = 12;
 
 std::int64_t whole(std::size_t count) { return static_cast<std::int64_t>(count); }
-
-// The worst figures of a measure; `figures` has the largest error first.
-std::vector<ScoredFigure> worst(const Accuracy& accuracy, Measure measure) {
-  std::vector<ScoredFigure> result;
-  for (const ScoredFigure& figure : accuracy.figures) {
-    if (figure.measure == measure && figure.error != 0 && result.size() < kWorst) result.push_back(figure);
-  }
-  return result;
-}
 
 // ---- data ----
 
@@ -169,20 +160,28 @@ Data answer_data(std::string_view version, const AccuracyInputs& inputs, const A
 
 // ---- tables ----
 
-Cell error_cell(const ErrorStatistics& statistics, double value) {
-  return statistics.runs == 0 ? Cell() : Cell(Percent{value});
+KeyedColumn text(std::string heading, std::string key) {
+  return {{std::move(heading), false}, std::move(key)};
+}
+KeyedColumn number(std::string heading, std::string key) { return {{std::move(heading)}, std::move(key)}; }
+KeyedColumn percent(std::string heading, std::string key) {
+  return {{std::move(heading)}, std::move(key), kPercent};
 }
 
-void add_statistics(std::vector<Cell>& row, const ErrorStatistics& statistics) {
-  row.emplace_back(whole(statistics.runs));
-  for (const double value : {statistics.median, statistics.mean, statistics.percentile_90, statistics.bias}) {
-    row.push_back(error_cell(statistics, value));
-  }
+// The statistics under `key`, with how many figures they are of.
+void add_statistics(std::vector<KeyedColumn>& columns, const std::string& key) {
+  columns.push_back(number("scored", key + ".runs"));
+  columns.push_back(percent("median %", key + ".median"));
+  columns.push_back(percent("mean %", key + ".mean"));
+  columns.push_back(percent("p90 %", key + ".percentile_90"));
+  columns.push_back(percent("bias %", key + ".bias"));
 }
 
-void add_statistics_columns(std::vector<Column>& columns) {
-  for (const char* heading : {"scored", "median %", "mean %", "p90 %", "bias %"})
-    columns.push_back({heading});
+// How many verdicts are right, or wrong.
+KeyedColumn verdicts(std::string heading, const char* a, const char* b) {
+  return {{std::move(heading)}, "", kPlain, [a, b](const Data& row) {
+            return static_cast<std::int64_t>(number_at(row, a) + number_at(row, b));
+          }};
 }
 
 void add_table(Report& report, std::string heading, Table table) {
@@ -191,83 +190,68 @@ void add_table(Report& report, std::string heading, Table table) {
   report.blocks.emplace_back(std::move(table));
 }
 
-Table sources_table(const Accuracy& accuracy) {
-  Table table{
-      {{"source", false}, {"runs"}, {"modelled"}, {"memory"}, {"time"}, {"verdicts right"}, {"wrong"}},
-      {},
-      {}};
-  const auto add = [&](const std::string& name, const Score& score) {
-    table.rows.push_back({name, whole(score.runs), whole(score.used), whole(score.memory.runs),
-                          whole(score.time.runs), whole(score.verdicts.right()),
-                          whole(score.verdicts.wrong())});
-  };
-  for (const Score& score : accuracy.sources) {
-    if (score.not_evidence.empty()) add(score.source, score);
-  }
+bool is_evidence(const Data& row) { return row.find("not_evidence")->is_null(); }
+
+// The rows that have figures of `measure` ("" for all rows) and are evidence, and what all of them come to.
+Table scores_table(const Data& result, const char* list, const std::vector<KeyedColumn>& columns,
+                   const std::string& measure) {
+  Table table = table_of(list_at(result, list), columns, [&](const Data& row) {
+    return is_evidence(row) && (measure.empty() || number_at(row, measure + ".runs") > 0);
+  });
+  if (table.rows.empty() && !measure.empty()) return table;
   table.rules_before.push_back(table.rows.size());
-  add("all", accuracy.total);
+  table.rows.push_back(row_of(*result.find("total"), columns));
+  table.rows.back().front() = std::string("all");
   return table;
 }
 
-Table memory_table(const Accuracy& accuracy) {
-  Table table{{{"source", false}}, {}, {}};
-  add_statistics_columns(table.columns);
-  const auto add = [&](const std::string& name, const Score& score) {
-    add_statistics(table.rows.emplace_back(std::vector<Cell>{name}), score.memory);
-  };
-  for (const Score& score : accuracy.sources) {
-    if (score.not_evidence.empty() && score.memory.runs > 0) add(score.source, score);
-  }
-  if (table.rows.empty()) return table;
-  table.rules_before.push_back(table.rows.size());
-  add("all", accuracy.total);
-  return table;
+Table sources_table(const Data& result) {
+  return scores_table(
+      result, "sources",
+      {text("source", "source"), number("runs", "runs"), number("modelled", "used"),
+       number("memory", "memory.runs"), number("time", "time.runs"),
+       verdicts("verdicts right", "verdicts.ran_predicted_yes", "verdicts.out_of_memory_predicted_no"),
+       verdicts("wrong", "verdicts.ran_predicted_no", "verdicts.out_of_memory_predicted_yes")},
+      "");
+}
+
+Table memory_table(const Data& result) {
+  std::vector<KeyedColumn> columns{text("source", "source")};
+  add_statistics(columns, "memory");
+  return scores_table(result, "sources", columns, "memory");
 }
 
 // Constants that were fitted to the runs, beside constants that were not.
-Table times_table(const Accuracy& accuracy) {
-  Table table{{{"source", false},
-               {"scored"},
-               {"shipped: median %"},
-               {"p90 %"},
-               {"bias %"},
-               {"held out: median %"},
-               {"p90 %"},
-               {"bias %"}},
-              {},
-              {}};
-  const auto add = [&](const std::string& name, const Score& score) {
-    std::vector<Cell>& row = table.rows.emplace_back(std::vector<Cell>{name, whole(score.time.runs)});
-    for (const ErrorStatistics* statistics : {&score.time, &score.held_out}) {
-      for (const double value : {statistics->median, statistics->percentile_90, statistics->bias}) {
-        row.push_back(error_cell(*statistics, value));
-      }
-    }
-  };
-  for (const Score& score : accuracy.sources) {
-    if (score.not_evidence.empty() && score.time.runs > 0) add(score.source, score);
-  }
-  if (table.rows.empty()) return table;
-  table.rules_before.push_back(table.rows.size());
-  add("all", accuracy.total);
-  return table;
+Table times_table(const Data& result) {
+  return scores_table(
+      result, "sources",
+      {text("source", "source"), number("scored", "time.runs"), percent("shipped: median %", "time.median"),
+       percent("p90 %", "time.percentile_90"), percent("bias %", "time.bias"),
+       percent("held out: median %", "held_out_time.median"), percent("p90 %", "held_out_time.percentile_90"),
+       percent("bias %", "held_out_time.bias")},
+      "time");
+}
+
+Table groups_table(const Data& result, const std::string& measure) {
+  std::vector<KeyedColumn> columns{text("source", "source"), text("GPU", "gpu"), text("stage", "zero_stage"),
+                                   number("runs", "runs"), number("modelled", "used")};
+  add_statistics(columns, measure);
+  return scores_table(result, "groups", columns, measure);
 }
 
 // Runs that a prediction was made from, and so say nothing about it.
-void add_not_evidence(Report& report, const Accuracy& accuracy) {
-  Table table{{{"source", false}, {"runs"}, {"modelled"}}, {}, {}};
-  add_statistics_columns(table.columns);
-  std::vector<std::string> reasons;
-  for (const Score& score : accuracy.sources) {
-    if (score.not_evidence.empty()) continue;
-    std::vector<Cell>& row =
-        table.rows.emplace_back(std::vector<Cell>{score.source, whole(score.runs), whole(score.used)});
-    add_statistics(row, score.time);
-    reasons.push_back(fmt::format("{}: {}.", score.source, score.not_evidence));
+void add_not_evidence(Report& report, const Data& result) {
+  std::vector<KeyedColumn> columns{text("source", "source"), number("runs", "runs"),
+                                   number("modelled", "used")};
+  add_statistics(columns, "time");
+  const Data::List& sources = list_at(result, "sources");
+  const auto is_none = [](const Data& row) { return !is_evidence(row); };
+  add_table(report, "Step times that are not counted as evidence", table_of(sources, columns, is_none));
+  for (const Data& source : sources) {
+    if (is_evidence(source)) continue;
+    report.blocks.emplace_back(
+        Paragraph{fmt::format("{}: {}.", text_at(source, "source"), text_at(source, "not_evidence"))});
   }
-  if (table.rows.empty()) return;
-  add_table(report, "Step times that are not counted as evidence", std::move(table));
-  for (std::string& reason : reasons) report.blocks.emplace_back(Paragraph{std::move(reason)});
 }
 
 std::string percent(double fraction) { return cell_text(Percent{fraction}); }
@@ -294,79 +278,63 @@ void add_in_short(Report& report, const Score& total) {
       accuracy::kFolds)});
 }
 
-Table groups_table(const Accuracy& accuracy, ErrorStatistics Score::*measure) {
-  Table table{{{"source", false}, {"GPU", false}, {"stage", false}, {"runs"}, {"modelled"}}, {}, {}};
-  add_statistics_columns(table.columns);
-  const auto add = [&](std::vector<Cell> row, const Score& score) {
-    row.insert(row.end(), {whole(score.runs), whole(score.used)});
-    add_statistics(row, score.*measure);
-    table.rows.push_back(std::move(row));
-  };
-  for (const Score& score : accuracy.groups) {
-    if (score.not_evidence.empty() && (score.*measure).runs > 0)
-      add({score.source, score.gpu, score.stage}, score);
-  }
-  if (table.rows.empty()) return table;
-  table.rules_before.push_back(table.rows.size());
-  add({std::string("all"), std::string(), std::string()}, accuracy.total);
-  return table;
+Table kinds_table(const Data& result) {
+  std::vector<KeyedColumn> columns{text("memory as", "kind")};
+  add_statistics(columns, "memory");
+  return table_of(list_at(result, "memory_kinds"), columns);
 }
 
-Table kinds_table(const Accuracy& accuracy) {
-  Table table{{{"memory as", false}}, {}, {}};
-  add_statistics_columns(table.columns);
-  for (const auto& [kind, statistics] : accuracy.memory_kinds) {
-    add_statistics(table.rows.emplace_back(std::vector<Cell>{kind}), statistics);
+Table verdicts_table(const Data& verdicts) {
+  Table table{{{"the run", false}, {"predicted to fit"}, {"predicted not to"}, {"not said"}}, {}, {}};
+  for (const std::string run : {"ran", "out_of_memory"}) {
+    table.rows.push_back({spaced(run), cell_at(verdicts, run + "_predicted_yes", kPlain),
+                          cell_at(verdicts, run + "_predicted_no", kPlain),
+                          cell_at(verdicts, run + "_not_said", kPlain)});
   }
   return table;
 }
 
-Table verdicts_table(const VerdictCounts& verdicts) {
-  return {{{"the run", false}, {"predicted to fit"}, {"predicted not to"}, {"not said"}},
-          {{std::string("ran"), whole(verdicts.ran_predicted_yes), whole(verdicts.ran_predicted_no),
-            whole(verdicts.ran_not_said)},
-           {std::string("out of memory"), whole(verdicts.out_predicted_yes), whole(verdicts.out_predicted_no),
-            whole(verdicts.out_not_said)}},
-          {}};
-}
-
-Table reasons_table(const Score& score) {
-  std::vector<std::pair<std::string, std::size_t>> reasons(score.not_modelled.begin(),
-                                                           score.not_modelled.end());
+Table reasons_table(Data::List reasons) {
   std::stable_sort(reasons.begin(), reasons.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  Table table{{{"runs"}, {"not modelled because of", false}}, {}, {}};
-  for (const auto& [reason, runs] : reasons) table.rows.push_back({whole(runs), reason});
-  return table;
+                   [](const Data& a, const Data& b) { return number_at(a, "runs") > number_at(b, "runs"); });
+  return table_of(reasons, {number("runs", "runs"), text("not modelled because of", "reason")});
 }
 
-std::string measured_text(const ScoredFigure& figure) {
-  if (figure.low == figure.high) return fmt::format("{:.4g}", figure.low);
-  return fmt::format("{:.2f} to {:.2f}", figure.low, figure.high);
+std::string measured_text(const Data& figure) {
+  const double low = number_at(figure, "measured_low"), high = number_at(figure, "measured_high");
+  return low == high ? fmt::format("{:.4g}", low) : fmt::format("{:.2f} to {:.2f}", low, high);
 }
 
-Table worst_table(const Accuracy& accuracy, Measure measure, std::string_view unit) {
-  Table table{{{"run", false},
-               {"as", false},
-               {fmt::format("predicted {}", unit)},
-               {fmt::format("measured {}", unit)},
-               {"error %"}},
-              {},
-              {}};
-  for (const ScoredFigure& figure : worst(accuracy, measure)) {
-    table.rows.push_back({figure.id, figure.kind, fmt::format("{:.4g}", figure.predicted),
-                          measured_text(figure), Percent{figure.error}});
-  }
-  return table;
+// The first ones of a measure that are off; `figures` has the largest error first.
+Table worst_table(const Data& result, Measure measure, std::string_view unit) {
+  std::size_t count = 0;
+  const auto is_worst = [&](const Data& figure) {
+    return text_at(figure, "measure") == name_of(measure) && number_at(figure, "error") != 0 &&
+           count++ < kWorst;
+  };
+  return table_of(list_at(result, "figures"),
+                  {text("run", "id"),
+                   text("as", "kind"),
+                   {{fmt::format("predicted {}", unit)},
+                    "",
+                    kPlain,
+                    [](const Data& row) { return fmt::format("{:.4g}", number_at(row, "predicted")); }},
+                   {{fmt::format("measured {}", unit)}, "", kPlain, measured_text},
+                   percent("error %", "error")},
+                  is_worst);
 }
 
-Table wrong_table(const Accuracy& accuracy) {
-  Table table{{{"run", false}, {"it", false}, {"predicted GiB"}, {"capacity GiB"}}, {}, {}};
-  for (const WrongVerdict& verdict : accuracy.wrong_verdicts) {
-    table.rows.push_back({verdict.id, std::string(verdict.ran ? "ran" : "ran out of memory"),
-                          Real{verdict.predicted_gib, 2}, Real{verdict.capacity_gib, 2}});
-  }
-  return table;
+Table wrong_table(const Data& result) {
+  return table_of(list_at(result, "wrong_verdicts"),
+                  {text("run", "id"),
+                   {{"it", false},
+                    "",
+                    kPlain,
+                    [](const Data& row) {
+                      return std::string(*row.find("ran")->as<bool>() ? "ran" : "ran out of memory");
+                    }},
+                   {{"predicted GiB"}, "predicted_gib", decimals(2)},
+                   {{"capacity GiB"}, "capacity_gib", decimals(2)}});
 }
 
 }  // namespace
@@ -383,18 +351,19 @@ Report accuracy_report(std::string_view version, const AccuracyInputs& inputs, c
                   thousands(whole(accuracy.total.runs)), fmt::join(inputs.qualities, " or "),
                   counted(whole(inputs.files.size()), "file"), thousands(whole(accuracy.total.used)))});
   add_in_short(report, accuracy.total);
-  add_table(report, "Runs by source", sources_table(accuracy));
-  add_table(report, "Step time by source", times_table(accuracy));
-  add_table(report, "Memory by source", memory_table(accuracy));
-  add_not_evidence(report, accuracy);
-  add_table(report, "Memory by source, GPU and ZeRO stage", groups_table(accuracy, &Score::memory));
-  add_table(report, "Memory by what was measured", kinds_table(accuracy));
-  add_table(report, "Step time by source, GPU and ZeRO stage", groups_table(accuracy, &Score::time));
-  add_table(report, "Does it fit?", verdicts_table(accuracy.total.verdicts));
-  add_table(report, "Wrong verdicts", wrong_table(accuracy));
-  add_table(report, "Worst memory", worst_table(accuracy, Measure::memory, "GiB"));
-  add_table(report, "Worst step time", worst_table(accuracy, Measure::time, "s"));
-  add_table(report, "Not modelled", reasons_table(accuracy.total));
+  const Data& result = *report.data.find("result");
+  add_table(report, "Runs by source", sources_table(result));
+  add_table(report, "Step time by source", times_table(result));
+  add_table(report, "Memory by source", memory_table(result));
+  add_not_evidence(report, result);
+  add_table(report, "Memory by source, GPU and ZeRO stage", groups_table(result, "memory"));
+  add_table(report, "Memory by what was measured", kinds_table(result));
+  add_table(report, "Step time by source, GPU and ZeRO stage", groups_table(result, "time"));
+  add_table(report, "Does it fit?", verdicts_table(*result.find("total.verdicts")));
+  add_table(report, "Wrong verdicts", wrong_table(result));
+  add_table(report, "Worst memory", worst_table(result, Measure::memory, "GiB"));
+  add_table(report, "Worst step time", worst_table(result, Measure::time, "s"));
+  add_table(report, "Not modelled", reasons_table(list_at(result, "total.not_modelled")));
   return report;
 }
 

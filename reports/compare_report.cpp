@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <optional>
 #include <utility>
 
 #include "planner/program/approximations.hpp"
 #include "reports/approximations.hpp"
 #include "reports/command_line.hpp"
 #include "reports/inputs.hpp"
+#include "reports/keyed_table.hpp"
 #include "reports/numbers.hpp"
 #include "reports/speed.hpp"
 #include "reports/verdict.hpp"
@@ -19,142 +18,137 @@
 namespace zeroplan::reports {
 namespace {
 
-using predict::ExposedPart;
-using predict::TrainingMetrics;
 using solve::Strategy;
 
 std::string command_of(const Strategy& strategy, const CompareAnswer& answer) {
   return command_line("fit", answer.model_argument, answer.hardware_argument, strategy.options);
 }
 
+// Keys of a row and, where they are others, of the fit's figures that they are.
+struct RowKey {
+  std::string_view key, figure{};
+};
+constexpr std::array<RowKey, 12> kRowKeys{{{"model_state_bytes"},
+                                           {"peak_bytes"},
+                                           {"capacity_bytes"},
+                                           {"fits"},
+                                           {"verdict"},
+                                           {"verdict_reason"},
+                                           {"missing"},
+                                           {"traffic_psi"},
+                                           {"data_parallel_traffic_bytes", "traffic_bytes.data_parallel"},
+                                           {"tensor_parallel_traffic_bytes", "traffic_bytes.tensor_parallel"},
+                                           {"host_bytes_per_gpu", "host_bytes.per_gpu"},
+                                           {"host_bytes_per_node", "host_bytes.per_node"}}};
+
 Data row_data(const Strategy& strategy, const CompareAnswer& answer) {
   Data row = Data::map();
   row.set("strategy", strategy.name).set("possible", strategy.prediction.has_value());
   if (!strategy.prediction) return row.set("reason", strategy.not_possible);
+  const PredictedPlan predicted{answer.model, *strategy.resolved, *strategy.prediction, answer.goal};
   const describe::Plan& plan = strategy.resolved->plan;
-  const predict::Prediction& prediction = *strategy.prediction;
   row.set("data_parallel", plan.data_parallel)
       .set("tensor_parallel", plan.tensor_parallel)
       .set("zero_stage", plan.zero_stage)
-      .set("global_batch", plan.global_batch())
-      .set("model_state_bytes", prediction.model_state_bytes)
-      .set("peak_bytes", prediction.peak_bytes)
-      .set("capacity_bytes", prediction.capacity_bytes);
-  set_verdict(row, prediction);
-  row.set("traffic_psi", prediction.traffic_psi)
-      .set("data_parallel_traffic_bytes", prediction.traffic.data_parallel_bytes())
-      .set("tensor_parallel_traffic_bytes", prediction.traffic.tensor_parallel_bytes())
-      .set("host_bytes_per_gpu", prediction.host_bytes_per_device)
-      .set("host_bytes_per_node", prediction.host_bytes_per_node);
-  set_speed(row, {prediction, plan, strategy.resolved->cluster, answer.goal});
-  row.set("command", command_of(strategy, answer));
-  return row;
-}
-
-std::vector<Cell> row_cells(const Strategy& strategy) {
-  if (!strategy.prediction) {
-    return {strategy.name, std::string("-"), {}, {}, {}, std::string("-"), {}, {}, {}, {}};
+      .set("global_batch", plan.global_batch());
+  for (const RowKey& of_row : kRowKeys) {
+    const Figure& figure = figure_of(of_row.figure.empty() ? of_row.key : of_row.figure);
+    row.set(std::string(of_row.key), figure.read(predicted));
   }
-  const describe::Plan& plan = strategy.resolved->plan;
-  const predict::Prediction& prediction = *strategy.prediction;
-  const auto host = static_cast<double>(prediction.host_bytes_per_node);
-  const double model_traffic = prediction.traffic.tensor_parallel_bytes();
-  return {strategy.name,
-          fmt::format("{} x {}", plan.data_parallel, plan.tensor_parallel),
-          plan.global_batch(),
-          Gibibytes{static_cast<double>(prediction.model_state_bytes)},
-          Gibibytes{static_cast<double>(prediction.peak_bytes)},
-          verdict_word(prediction.verdict),
-          Real{prediction.traffic_psi, 2},
-          Gigabytes{prediction.traffic.data_parallel_bytes()},
-          model_traffic > 0 ? Cell(Gigabytes{model_traffic}) : Cell(),
-          host > 0 ? Cell(Gigabytes{host}) : Cell()};
+  for (const Figure& figure : speed_figures()) row.set_at(figure.key, figure.read(predicted));
+  return row.set("command", command_of(strategy, answer));
 }
 
-// One column of the table of times; one that is empty in every row is left out.
+bool is_possible(const Data& row) { return *row.find("possible")->as<bool>(); }
+
+Table strategies_table(const Data::List& rows) {
+  const auto if_possible = [](const auto& text) {
+    return [text](const Data& row) { return is_possible(row) ? Cell(text(row)) : Cell(std::string("-")); };
+  };
+  CellFormat if_any = kGigabytes;
+  if_any.blank_at_zero = true;
+  return table_of(rows, {{{"strategy", false}, "strategy"},
+                         {{"dp x tp"}, "", kPlain, if_possible([](const Data& row) {
+                            return fmt::format("{} x {}", number_at(row, "data_parallel"),
+                                               number_at(row, "tensor_parallel"));
+                          })},
+                         {{"batch"}, "global_batch"},
+                         {{"states GiB"}, "model_state_bytes", kGibibytes},
+                         {{"peak GiB"}, "peak_bytes", kGibibytes},
+                         {{"fits", false}, "", kPlain, if_possible([](const Data& row) {
+                            return verdict_word(text_at(row, "verdict"));
+                          })},
+                         {{"DP Psi"}, "traffic_psi", decimals(2)},
+                         {{"DP GB"}, "data_parallel_traffic_bytes", kGigabytes},
+                         {{"MP GB"}, "tensor_parallel_traffic_bytes", if_any},
+                         {{"host GB"}, "host_bytes_per_node", if_any}});
+}
+
+// Headings and keys of the table of times; parts of a step are shown as shares of it.
 struct TimeColumn {
   std::string heading;
+  std::string key;
   bool is_percent = false;
-  std::function<std::optional<double>(const predict::StepTime&, const TrainingMetrics&)> number;
 };
 
-TimeColumn part_column(std::string heading, ExposedPart part) {
-  return {std::move(heading), true, [part](const predict::StepTime& time, const TrainingMetrics&) {
-            const double exposed = time.exposed(part);
-            return exposed > 0 ? std::optional(exposed / time.seconds) : std::nullopt;
-          }};
-}
-
-TimeColumn metric_column(std::string heading, bool is_percent,
-                         std::optional<double> TrainingMetrics::*number) {
-  return {std::move(heading), is_percent,
-          [number](const predict::StepTime&, const TrainingMetrics& metrics) { return metrics.*number; }};
-}
-
 std::vector<TimeColumn> time_columns(const predict::TrainingGoal& goal) {
-  std::vector<TimeColumn> columns{
-      {"step s", false,
-       [](const predict::StepTime& time, const TrainingMetrics&) { return std::optional(time.seconds); }},
-      part_column("compute", ExposedPart::compute),
-      part_column("optim.", ExposedPart::optimizer),
-      part_column("DP", ExposedPart::data_parallel),
-      part_column("MP", ExposedPart::tensor_parallel),
-      part_column("host", ExposedPart::host_copies),
-      part_column("gaps", ExposedPart::launch_gaps),
-      {"tokens/s", false,
-       [](const predict::StepTime&, const TrainingMetrics& metrics) {
-         return std::optional(metrics.tokens_per_s_per_gpu);
-       }},
-      metric_column("MFU %", true, &TrainingMetrics::mfu),
-      metric_column("days", false, &TrainingMetrics::days),
-  };
-  columns.push_back(goal.tokens ? metric_column("cost", false, &TrainingMetrics::cost)
-                                : metric_column("cost/1B", false, &TrainingMetrics::cost_per_billion_tokens));
+  std::vector<TimeColumn> columns{{"step s", std::string(kStepSeconds)}};
+  constexpr std::array<const char*, predict::kExposedParts> kHeadings{"compute", "optim.", "DP",
+                                                                      "MP",      "host",   "gaps"};
+  for (const predict::ExposedPart part : exposed_parts()) {
+    columns.push_back({kHeadings[static_cast<std::size_t>(part)],
+                       std::string(kExposedPrefix) + std::string(predict::name_of(part)), true});
+  }
+  columns.push_back({"tokens/s", "tokens_per_second_per_gpu"});
+  columns.push_back({"MFU %", "mfu", true});
+  columns.push_back({"days", "training.days"});
+  columns.push_back(goal.tokens ? TimeColumn{"cost", "training.cost"}
+                                : TimeColumn{"cost/1B", "training.cost_per_billion_tokens"});
   return columns;
 }
 
-void add_column(Table& table, const TimeColumn& column, const std::vector<std::optional<double>>& numbers) {
+// With as many decimals as the largest number needs. A column that is empty in every row is left out.
+void add_column(Table& table, const TimeColumn& column, const std::vector<const Data*>& rows) {
   double largest = 0;
-  for (const std::optional<double>& number : numbers) largest = std::max(largest, number.value_or(0));
+  for (const Data* row : rows) largest = std::max(largest, number_at(*row, column.key));
   if (largest == 0) return;
   table.columns.push_back({column.heading});
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (!numbers[i]) {
+  const bool is_part = column.key.starts_with(kExposedPrefix);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double number = number_at(*rows[i], column.key);
+    if (number == 0) {
       table.rows[i].emplace_back();
     } else if (column.is_percent) {
-      table.rows[i].emplace_back(Percent{*numbers[i]});
+      table.rows[i].emplace_back(Percent{is_part ? number / number_at(*rows[i], kStepSeconds) : number});
     } else {
-      table.rows[i].push_back(four_digits(*numbers[i], largest));
+      table.rows[i].push_back(four_digits(number, largest));
     }
   }
 }
 
 // The times of the strategies that are possible, or why there are none.
-void add_times(std::vector<Block>& blocks, const CompareAnswer& answer) {
+void add_times(std::vector<Block>& blocks, const CompareAnswer& answer, const Data::List& data) {
   Table table{{{"strategy", false}}, {}, {}};
   std::string no_time;
   std::string unproven;                  // the engine
   std::vector<std::string> conditional;  // strategies of which nobody can say whether they fit
-  std::vector<std::pair<const predict::StepTime*, TrainingMetrics>> rows;
-  for (const Strategy& strategy : answer.strategies) {
+  std::vector<const Data*> rows;
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const Strategy& strategy = answer.strategies[i];
     if (!strategy.prediction) continue;
-    const TimedPlan timed{*strategy.prediction, strategy.resolved->plan, strategy.resolved->cluster,
-                          answer.goal};
-    if (const std::optional<TrainingMetrics> metrics = metrics_of(timed)) {
-      rows.emplace_back(&strategy.prediction->time, *metrics);
-      table.rows.push_back({strategy.name});
-      if (strategy.prediction->verdict == predict::Verdict::cannot_say) conditional.push_back(strategy.name);
-      if (predict::is_unproven(timed.plan.engine, timed.cluster.device)) unproven = timed.plan.engine.name;
-    } else if (!strategy.prediction->does_not_fit()) {
-      no_time = no_time_sentence(timed);
+    if (data[i].find(kStepSeconds)->is_null()) {
+      if (!strategy.prediction->does_not_fit()) no_time = no_time_sentence(data[i]);
+      continue;
+    }
+    rows.push_back(&data[i]);
+    table.rows.push_back({strategy.name});
+    if (strategy.prediction->verdict == predict::Verdict::cannot_say) conditional.push_back(strategy.name);
+    const describe::ResolvedPlan& resolved = *strategy.resolved;
+    if (predict::is_unproven(resolved.plan.engine, resolved.cluster.device)) {
+      unproven = resolved.plan.engine.name;
     }
   }
-  for (const TimeColumn& column : time_columns(answer.goal)) {
-    std::vector<std::optional<double>> numbers;
-    numbers.reserve(rows.size());
-    for (const auto& [time, metrics] : rows) numbers.push_back(column.number(*time, metrics));
-    add_column(table, column, numbers);
-  }
+  for (const TimeColumn& column : time_columns(answer.goal)) add_column(table, column, rows);
   if (!rows.empty()) {
     if (!unproven.empty()) table.columns.front().heading += fmt::format(" ({}: not run on GPUs)", unproven);
     blocks.emplace_back(std::move(table));
@@ -248,23 +242,10 @@ std::vector<describe::Assumption> shared_assumptions(const CompareAnswer& answer
 
 Report compare_report(const CompareAnswer& answer) {
   Report report;
-  Data rows = Data::list();
-  Table table{{{"strategy", false},
-               {"dp x tp"},
-               {"batch"},
-               {"states GiB"},
-               {"peak GiB"},
-               {"fits", false},
-               {"DP Psi"},
-               {"DP GB"},
-               {"MP GB"},
-               {"host GB"}},
-              {},
-              {}};
+  Data::List rows;
   std::vector<Block> reasons;
   for (const Strategy& strategy : answer.strategies) {
-    rows.add(row_data(strategy, answer));
-    table.rows.push_back(row_cells(strategy));
+    rows.push_back(row_data(strategy, answer));
     if (!strategy.prediction) {
       reasons.emplace_back(
           Paragraph{fmt::format("{} is not possible: {}.", strategy.name, strategy.not_possible)});
@@ -274,7 +255,7 @@ Report compare_report(const CompareAnswer& answer) {
   shown.assumptions = shared_assumptions(answer);
   const Strategy* fastest = solve::fastest_that_fits(answer.strategies);
   add_inputs(report.blocks, answer.model, answer.resolved);
-  report.blocks.emplace_back(std::move(table));
+  report.blocks.emplace_back(strategies_table(rows));
   report.blocks.emplace_back(
       Paragraph{"Memory is per GPU, traffic is sent per GPU and step, host GB is a node's. Psi: elements per "
                 "parameter of the rank, as in the ZeRO paper."});
@@ -283,12 +264,12 @@ Report compare_report(const CompareAnswer& answer) {
         Paragraph{"With MP, tp is the fastest that fits of those inside a node; --tp sets it."});
   }
   for (Block& reason : reasons) report.blocks.push_back(std::move(reason));
-  add_times(report.blocks, answer);
+  add_times(report.blocks, answer, rows);
   add_fastest(report.blocks, answer, fastest);
   add_assumptions(report.blocks, answer.model, shown);
   Data result = Data::map();
   result.set("fastest", fastest == nullptr ? Data() : Data(fastest->name));
-  result.set("strategies", std::move(rows));
+  result.set("strategies", Data::list_of(std::move(rows)));
   report.data = Data::map()
                     .set("schema", "zeroplan.compare/1")
                     .set("version", answer.version)

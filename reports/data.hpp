@@ -40,9 +40,12 @@ class Data {
 
   static Data map();
   static Data list();
+  static Data list_of(List items);
 
   // Adds `key` to a map, at its end; requires a map without that key.
   Data& set(std::string key, Data value);
+  // The same under a dotted path: the maps on the way are made where they are missing.
+  Data& set_at(std::string_view dotted, Data value);
   // Adds to a list.
   Data& add(Data value);
 
@@ -58,6 +61,15 @@ class Data {
  private:
   std::variant<std::monostate, bool, std::int64_t, double, std::string, List, Map> value_;
 };
+
+// What stands under a dotted path, whole or not; 0 where there is no number.
+double number_at(const Data& data, std::string_view dotted);
+// 0 for what is no number.
+double number_of(const Data& data);
+// Empty where there is no text.
+std::string text_at(const Data& data, std::string_view dotted);
+// Empty where there is no list.
+const Data::List& list_at(const Data& data, std::string_view dotted);
 
 // A list of texts.
 Data texts_data(const std::vector<std::string>& texts);

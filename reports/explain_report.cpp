@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reports/inputs.hpp"
+#include "reports/keyed_table.hpp"
 #include "reports/numbers.hpp"
 
 namespace zeroplan::reports {
@@ -23,12 +24,6 @@ bool is_whole(double value) { return std::abs(value) < kLargestExactInteger && v
 Cell value_cell(double value) {
   if (is_whole(value)) return static_cast<std::int64_t>(value);
   return Real{value, std::abs(value) < 1000 ? 6 : 1};
-}
-
-double number_of(const Data& data) {
-  if (const auto* integer = data.as<std::int64_t>()) return static_cast<double>(*integer);
-  const auto* real = data.as<double>();
-  return real == nullptr ? 0 : *real;
 }
 
 Data value_of(const std::string& key, const Data& fit) {
@@ -52,27 +47,23 @@ std::string with_gib(double value, const ExplainKey& key) {
 Report explain_keys_report(std::string_view version) {
   Report report;
   Data rows = Data::list();
-  Table table{{{"key", false}, {"unit", false}, {"what it is", false}}, {}, {}};
   for (const ExplainKey& key : explain_keys()) {
     rows.add(Data::map().set("key", key.name).set("unit", key.unit).set("what", key.what));
-    table.rows.push_back({key.name, key.unit, key.what});
   }
   report.data = Data::map()
                     .set("schema", "zeroplan.explain_keys/1")
                     .set("version", version)
                     .set("keys", std::move(rows));
   report.rows = "keys";
-  report.blocks.emplace_back(std::move(table));
+  report.blocks.emplace_back(
+      table_of(list_at(report.data, report.rows),
+               {{{"key", false}, "key"}, {{"unit", false}, "unit"}, {{"what it is", false}, "what"}}));
   return report;
-}
-
-ExplainInput explain_input(const FitAnswer& answer) {
-  return {answer.model, answer.resolved, answer.prediction, answer.goal};
 }
 
 Report explain_report(const std::string& key_name, const FitAnswer& answer) {
   const ExplainKey& key = find_key(key_name);
-  const Explanation explanation = explain(key_name, explain_input(answer));
+  const Explanation explanation = explain(key_name, answer.predicted());
   const Data fit = fit_data(answer);
   const Data value = value_of(key_name, fit);
   const double number = number_of(value);

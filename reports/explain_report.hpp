@@ -11,9 +11,6 @@ namespace zeroplan::reports {
 // The keys that can be explained.
 Report explain_keys_report(std::string_view version);
 
-// What explain() needs, of a fit's answer.
-ExplainInput explain_input(const FitAnswer& answer);
-
 // One key of a fit's answer. Requires a name of explain_keys(), with a value (why_not_known).
 Report explain_report(const std::string& key, const FitAnswer& answer);
 

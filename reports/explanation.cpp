@@ -16,8 +16,6 @@ using program::Buffer;
 using program::Category;
 using program::GroupKind;
 
-constexpr std::string_view kCategoryPrefix = "by_category_bytes.";
-
 // Where the equation of a category stands.
 constexpr std::array<std::string_view, program::kCategories> kCategorySources{
     "ZeRO, arXiv 1910.02054, Sections 3.1 and 5 (P_os+g+p divides by N_d)",
@@ -33,7 +31,7 @@ constexpr std::array<std::string_view, program::kCategories> kCategorySources{
 const std::string kAliveFormula =
     "the sum over buffers alive at the peak of instances x elements x bytes per element";
 
-Explanation explain_category(std::string_view name, const ExplainInput& input) {
+Explanation explain_category(std::string_view name, const PredictedPlan& input) {
   if (name == "overhead") {
     return {"the sum of what the runtime takes beside the program's own buffers",
             overhead_terms(input.prediction),
@@ -49,7 +47,7 @@ Explanation explain_category(std::string_view name, const ExplainInput& input) {
   return {};
 }
 
-Explanation explain_peak(const ExplainInput& input) {
+Explanation explain_peak(const PredictedPlan& input) {
   Explanation result{kAliveFormula + ", plus the overhead",
                      buffer_terms(input.prediction, [](const Buffer&) { return true; }),
                      "docs/equations.md, \"The peak\""};
@@ -57,7 +55,7 @@ Explanation explain_peak(const ExplainInput& input) {
   return result;
 }
 
-Explanation explain_capacity(const ExplainInput& input) {
+Explanation explain_capacity(const PredictedPlan& input) {
   const Bytes reserve = input.resolved.plan.reserve_bytes;
   const auto usable = static_cast<double>(input.prediction.capacity_bytes + reserve);
   Explanation result{"what a program can use on the device, less the reserve",
@@ -68,7 +66,7 @@ Explanation explain_capacity(const ExplainInput& input) {
 }
 
 // Host memory beyond the buffers is the engine's: pinned copies, whole models being loaded.
-Explanation explain_host(const ExplainInput& input, bool per_node) {
+Explanation explain_host(const PredictedPlan& input, bool per_node) {
   const double per_device = static_cast<double>(input.prediction.host_bytes_per_device);
   Explanation result{
       "the sum over host buffers of instances x elements x bytes per element, and what the engine adds",
@@ -92,7 +90,7 @@ Explanation explain_host(const ExplainInput& input, bool per_node) {
   return result;
 }
 
-Explanation explain_traffic(std::string_view name, const ExplainInput& input) {
+Explanation explain_traffic(std::string_view name, const PredictedPlan& input) {
   const program::StepProgram& step = input.prediction.program;
   const std::string ring =
       "the sum over collectives of calls x elements x bytes per element x the part a rank sends in a ring of "
@@ -109,7 +107,7 @@ Explanation explain_traffic(std::string_view name, const ExplainInput& input) {
           "ZeRO-Offload, arXiv 2101.06840, Section 3"};
 }
 
-Explanation explain_flops(std::string_view name, const ExplainInput& input) {
+Explanation explain_flops(std::string_view name, const PredictedPlan& input) {
   const program::StepProgram& step = input.prediction.program;
   const bool executed = name.starts_with("hardware");
   Explanation result{"the sum over matrix products of times x 2 m n k", flops_terms(step, executed),
@@ -127,30 +125,10 @@ Explanation explain_flops(std::string_view name, const ExplainInput& input) {
 }
 
 std::vector<ExplainKey> make_keys() {
-  std::vector<ExplainKey> keys{
-      {"peak_bytes", "bytes", "the most memory a device holds, overhead included"},
-      {"capacity_bytes", "bytes", "what a program can use on a device"},
-      {"model_state_bytes", "bytes", "parameters, gradients and optimizer state held through the step"},
-  };
-  for (std::size_t i = 0; i < program::kCategories; ++i) {
-    const std::string name(program::name_of(static_cast<Category>(i)));
-    keys.push_back({std::string(kCategoryPrefix) + name, "bytes", "of this category, at the peak"});
+  std::vector<ExplainKey> keys;
+  for (const Figure& figure : figures()) {
+    if (!figure.unit.empty()) keys.push_back({figure.key, figure.unit, figure.what});
   }
-  keys.push_back(
-      {std::string(kCategoryPrefix) + "overhead", "bytes", "what the runtime takes beside the program"});
-  keys.push_back({"host_bytes.per_gpu", "bytes", "host memory of one device"});
-  keys.push_back({"host_bytes.per_node", "bytes", "host memory of a node"});
-  keys.push_back({"traffic_bytes.data_parallel", "bytes", "sent by one rank in a step, data-parallel group"});
-  keys.push_back(
-      {"traffic_bytes.tensor_parallel", "bytes", "sent by one rank in a step, tensor-parallel group"});
-  keys.push_back({"traffic_bytes.device_to_host", "bytes", "copied from a device to host memory in a step"});
-  keys.push_back({"traffic_bytes.host_to_device", "bytes", "copied from host memory to a device in a step"});
-  keys.push_back({"traffic_psi", "multiples of Psi", "the ZeRO paper's measure of data-parallel traffic"});
-  keys.push_back({"flops.model", "FLOPs", "of one rank and step, without recomputation"});
-  keys.push_back({"flops.hardware", "FLOPs", "of one rank and step, as executed"});
-  keys.push_back({"flops.model_all_ranks", "FLOPs", "of all ranks"});
-  keys.push_back({"flops.hardware_all_ranks", "FLOPs", "of all ranks, as executed"});
-  for (ExplainKey& key : time_and_speed_keys()) keys.push_back(std::move(key));
   keys.push_back({"parameters", "parameters", "of the whole model"});
   keys.push_back({"active_parameters", "parameters", "that one token uses"});
   return keys;
@@ -163,11 +141,11 @@ const std::vector<ExplainKey>& explain_keys() {
   return keys;
 }
 
-std::string why_not_known(std::string_view key, const ExplainInput& input) {
+std::string why_not_known(std::string_view key, const PredictedPlan& input) {
   return is_time_or_speed(key) ? why_no_time_or_speed(key, input) : std::string();
 }
 
-Explanation explain(std::string_view key, const ExplainInput& input) {
+Explanation explain(std::string_view key, const PredictedPlan& input) {
   if (is_time_or_speed(key)) return explain_time_or_speed(key, input);
   const std::int64_t sequence = input.resolved.plan.sequence;
   const std::size_t dot = key.find('.');

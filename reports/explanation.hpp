@@ -4,8 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/plan/plan.hpp"
-#include "planner/predict/prediction.hpp"
+#include "reports/figures.hpp"
 
 // One number of an answer, taken apart into what it is the sum of. The terms are read from the step program;
 // no formula is kept here a second time.
@@ -24,24 +23,18 @@ struct Explanation {
   std::string source;       // paper and section, or where it is documented
 };
 
-struct ExplainInput {
-  const describe::Model& model;
-  const describe::ResolvedPlan& resolved;
-  const predict::Prediction& prediction;
-  const predict::TrainingGoal& goal;
-};
-
 struct ExplainKey {
-  std::string name;  // under `result` of zeroplan.fit/1, or "parameters" and "active_parameters" of the model
+  std::string
+      name;  // of a figure (reports/figures.hpp), or "parameters" and "active_parameters" of the model
   std::string unit;
   std::string what;
 };
 const std::vector<ExplainKey>& explain_keys();
 
 // Why a key has no value here, as half a sentence; empty where it has one. Requires a name of explain_keys().
-std::string why_not_known(std::string_view key, const ExplainInput& input);
+std::string why_not_known(std::string_view key, const PredictedPlan& input);
 
 // Requires a name of explain_keys(), with a value.
-Explanation explain(std::string_view key, const ExplainInput& input);
+Explanation explain(std::string_view key, const PredictedPlan& input);
 
 }  // namespace zeroplan::reports

@@ -3,176 +3,152 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
-#include "planner/program/step_program.hpp"
-#include "reports/command_line.hpp"
 #include "reports/inputs.hpp"
+#include "reports/keyed_table.hpp"
 #include "reports/numbers.hpp"
+#include "reports/speed.hpp"
 #include "reports/verdict.hpp"
 #include "reports/writers.hpp"
 
 namespace zeroplan::reports {
 namespace {
 
-using predict::Prediction;
-using program::GroupKind;
-
 constexpr std::size_t kCommentWidth = 94;
-constexpr double kTera = 1e12;
 constexpr std::size_t kLiveBuffersShown = 6;
-constexpr Bytes kNotShown = 5 * kMiB;  // would be printed as 0.00 GiB
+constexpr double kNotShown = 5 * static_cast<double>(kMiB);  // would be printed as 0.00 GiB
 
-constexpr std::array<std::string_view, program::kCategories> kCategoryTitles{
-    "parameters",      "gradients", "optimizer state", "activations", "activation checkpoints",
-    "gathered layers", "buckets",   "logits",          "workspace"};
-
-double fraction_of(Bytes part, Bytes whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
-std::vector<Cell> memory_row(std::string name, Bytes bytes, Bytes capacity) {
-  const auto value = static_cast<double>(bytes);
-  return {std::move(name), Gibibytes{value}, Gigabytes{value}, Percent{fraction_of(bytes, capacity)}};
-}
-
-Table memory_table(const Prediction& prediction) {
+Table memory_table(const Data& result) {
   Table table{{{"Memory per GPU at the peak", false}, {"GiB"}, {"GB"}, {"% of capacity"}}, {}, {}};
-  for (std::size_t i = 0; i < program::kCategories; ++i) {
-    const Bytes bytes = prediction.memory.at_peak[i];
-    if (bytes > kNotShown)
-      table.rows.push_back(memory_row(std::string(kCategoryTitles[i]), bytes, prediction.capacity_bytes));
+  const double capacity = number_at(result, "capacity_bytes");
+  const auto add = [&](std::string name, double bytes) {
+    table.rows.push_back(
+        {std::move(name), Gibibytes{bytes}, Gigabytes{bytes}, Percent{capacity == 0 ? 0 : bytes / capacity}});
+  };
+  for (const Figure& figure : figures()) {
+    if (!figure.key.starts_with(kCategoryPrefix) || figure.title.empty()) continue;
+    const double bytes = number_at(result, figure.key);
+    if (bytes > kNotShown) add(figure.title, bytes);
   }
-  for (const predict::OverheadTerm& term : prediction.overheads) {
-    table.rows.push_back(memory_row("overhead: " + spaced(term.name), term.bytes, prediction.capacity_bytes));
+  for (const Data& term : list_at(result, "overheads")) {
+    add("overhead: " + spaced(text_at(term, "name")), number_at(term, "bytes"));
   }
   table.rules_before = {table.rows.size()};
-  table.rows.push_back(memory_row("peak", prediction.peak_bytes, prediction.capacity_bytes));
-  table.rows.push_back(memory_row("capacity: " + prediction.capacity_basis, prediction.capacity_bytes,
-                                  prediction.capacity_bytes));
-  table.rows.push_back(
-      memory_row("left", prediction.capacity_bytes - prediction.peak_bytes, prediction.capacity_bytes));
+  const double peak = number_at(result, "peak_bytes");
+  add(figure_of("peak_bytes").title, peak);
+  add(figure_of("capacity_bytes").title + ": " + text_at(result, "capacity_basis"), capacity);
+  add("left", capacity - peak);
   return table;
 }
 
-std::string peak_sentence(const Prediction& prediction) {
-  const predict::Place& place = prediction.memory.place;
-  const program::StepProgram& step = prediction.program;
-  const program::Instruction& acquire = step.code[place.instruction];
-  std::string text = fmt::format("The peak is in {}", program::name_of(place.phase));
-  if (place.layer >= 0) text += fmt::format(", layer {}", place.layer);
-  text += fmt::format(", before {}", program::name_of(step.code[place.serves].op));
-  if (acquire.operands[0].buffer != program::kNoBuffer) {
-    text += fmt::format(", where \"{}\" is acquired", step.buffers[acquire.operands[0].buffer].name);
+std::string peak_sentence(const Data& at) {
+  std::string text = fmt::format("The peak is in {}", text_at(at, "phase"));
+  if (!at.find("layer")->is_null()) text += fmt::format(", layer {}", number_at(at, "layer"));
+  text += fmt::format(", before {}", text_at(at, "instruction"));
+  if (!at.find("buffer")->is_null()) {
+    text += fmt::format(", where \"{}\" is acquired", text_at(at, "buffer"));
   }
   return text + ".";
 }
 
-Table live_table(const Prediction& prediction) {
-  Table table{{{"Largest buffers then", false}, {"category", false}, {"instances"}, {"GiB"}}, {}, {}};
-  const std::vector<predict::LiveBuffer> live = predict::live_at_peak(prediction.program, prediction.memory);
-  Bytes rest = 0;
-  for (std::size_t i = 0; i < live.size(); ++i) {
-    const program::Buffer& buffer = prediction.program.buffers[live[i].buffer];
-    if (i < kLiveBuffersShown) {
-      table.rows.push_back({std::string(buffer.name), std::string(program::name_of(buffer.category)),
-                            live[i].instances, Gibibytes{static_cast<double>(live[i].bytes)}});
-    } else {
-      rest += live[i].bytes;
-    }
-  }
+Table live_table(const Data::List& live) {
+  const std::vector<KeyedColumn> columns{{{"Largest buffers then", false}, "name"},
+                                         {{"category", false}, "category"},
+                                         {{"instances"}, "instances"},
+                                         {{"GiB"}, "bytes", kGibibytes}};
+  const std::size_t shown = std::min(live.size(), kLiveBuffersShown);
+  Table table = table_of({live.begin(), live.begin() + static_cast<std::ptrdiff_t>(shown)}, columns);
+  double rest = 0;
+  for (std::size_t i = shown; i < live.size(); ++i) rest += number_at(live[i], "bytes");
   if (rest > 0) {
-    table.rows.push_back({counted(static_cast<std::int64_t>(live.size() - kLiveBuffersShown), "more buffer"),
-                          std::string(), std::monostate{}, Gibibytes{static_cast<double>(rest)}});
+    table.rows.push_back({counted(static_cast<std::int64_t>(live.size() - shown), "more buffer"),
+                          std::string(), std::monostate{}, Gibibytes{rest}});
   }
   return table;
 }
 
-void add_host(std::vector<Block>& blocks, const Prediction& prediction, const describe::Device& device) {
-  if (prediction.host_bytes_per_node == 0) return;
+void add_host(std::vector<Block>& blocks, const Data& result, const describe::Device& device) {
+  if (number_at(result, "host_bytes.per_node") == 0) return;
   Table table{{{"Host memory", false}, {"GiB"}, {"GB"}}, {}, {}};
-  const auto row = [&](std::string name, Bytes bytes) {
-    const auto value = static_cast<double>(bytes);
-    table.rows.push_back({std::move(name), Gibibytes{value}, Gigabytes{value}});
+  const auto add = [&](const std::string& title, const char* key) {
+    table.rows.push_back({title, cell_at(result, key, kGibibytes), cell_at(result, key, kGigabytes)});
   };
-  row("per GPU", prediction.host_bytes_per_device);
-  row("per node", prediction.host_bytes_per_node);
-  if (prediction.host_capacity_bytes) {
-    const bool shared = device.capacity.from_host_memory;
-    row(shared ? "left beside the ranks" : "a node has", *prediction.host_capacity_bytes);
+  for (const char* key : {"host_bytes.per_gpu", "host_bytes.per_node"}) add(figure_of(key).title, key);
+  constexpr const char* kCapacity = "host_bytes.capacity_per_node";
+  if (!result.find(kCapacity)->is_null()) {
+    add(device.capacity.from_host_memory ? "left beside the ranks" : "a node has", kCapacity);
   }
   blocks.emplace_back(std::move(table));
 }
 
-std::string group_title(GroupKind kind) { return spaced(std::string(program::name_of(kind))); }
-
-Table traffic_table(const Prediction& prediction) {
-  Table table{{{"Traffic per GPU and step", false},
-               {"collective", false},
-               {"phase", false},
-               {"calls"},
-               {"GB sent"},
-               {"Psi"}},
-              {},
-              {}};
-  for (const GroupKind family : program::kGroupFamilies) {
-    std::size_t lines = 0;
-    for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
-      if (family_of(entry.group) != family) continue;
-      ++lines;
-      table.rows.push_back({group_title(entry.group), std::string(program::name_of(entry.collective)),
-                            std::string(program::name_of(entry.phase)), Real{entry.calls, 0},
-                            Gigabytes{entry.sent_bytes}, std::monostate{}});
+// The collectives of each group and their sum; what goes between a device and its host.
+Table traffic_table(const Data& result) {
+  const std::vector<KeyedColumn> columns{{{"Traffic per GPU and step", false},
+                                          "",
+                                          kPlain,
+                                          [](const Data& row) { return spaced(text_at(row, "group")); }},
+                                         {{"collective", false}, "collective"},
+                                         {{"phase", false}, "phase"},
+                                         {{"calls"}, "calls", decimals(0)},
+                                         {{"GB sent"}, "sent_bytes", kGigabytes},
+                                         {{"Psi"}, "psi"}};
+  Table table = table_of({}, columns);
+  const auto add = [&](std::string group, std::string what, const std::string& key, Cell psi) {
+    table.rows.push_back({std::move(group), std::move(what), std::string(), std::monostate{},
+                          cell_at(result, key, kGigabytes), std::move(psi)});
+  };
+  // Data parallelism has several kinds of groups (planner/program/groups.hpp).
+  for (const std::string group : {"data_parallel", "tensor_parallel"}) {
+    const std::size_t before = table.rows.size();
+    for (const Data& row : list_at(result, "traffic_bytes.collectives")) {
+      const bool is_tensor = text_at(row, "group") == "tensor_parallel";
+      if (is_tensor == (group == "tensor_parallel")) table.rows.push_back(row_of(row, columns));
     }
-    if (lines == 0) continue;
-    const bool is_data = family == program::kGroupFamilies.front();
+    if (table.rows.size() == before) continue;
     table.rules_before.push_back(table.rows.size());
-    table.rows.push_back({group_title(family), std::string("all"), std::string(), std::monostate{},
-                          Gigabytes{prediction.traffic.sent_bytes(family)},
-                          is_data ? Cell(Real{prediction.traffic_psi, 2}) : Cell()});
+    const std::string key = "traffic_bytes." + group;
+    add(figure_of(key).title, "all", key,
+        group == "data_parallel" ? cell_at(result, "traffic_psi", decimals(2)) : Cell());
   }
-  if (prediction.traffic.to_host_bytes > 0 || prediction.traffic.to_device_bytes > 0) {
-    table.rows.push_back({std::string("host"), std::string("device to host"), std::string(), std::monostate{},
-                          Gigabytes{prediction.traffic.to_host_bytes}, std::monostate{}});
-    table.rows.push_back({std::string("host"), std::string("host to device"), std::string(), std::monostate{},
-                          Gigabytes{prediction.traffic.to_device_bytes}, std::monostate{}});
+  const std::string to_host = "traffic_bytes.device_to_host", to_device = "traffic_bytes.host_to_device";
+  if (number_at(result, to_host) > 0 || number_at(result, to_device) > 0) {
+    for (const std::string& key : {to_host, to_device}) add("host", figure_of(key).title, key, {});
   }
   return table;
 }
 
-std::string flops_sentence(const predict::Work& work) {
+std::string flops_sentence(const Data& result) {
+  constexpr double kTera = 1e12;
   return fmt::format(
       "Compute per GPU and step: {:.2f} TFLOP of the model, {:.2f} TFLOP with what is computed again.",
-      work.model / kTera, work.hardware / kTera);
+      number_at(result, "flops.model") / kTera, number_at(result, "flops.hardware") / kTera);
 }
 
-void add_suggestions(std::vector<Block>& blocks, const FitAnswer& answer) {
-  if (!answer.prediction.does_not_fit()) return;
-  if (answer.suggestions.empty()) {
+void add_suggestions(std::vector<Block>& blocks, const Data::List& suggestions) {
+  if (suggestions.empty()) {
     blocks.emplace_back(Paragraph{"No change that was tried makes it fit."});
     return;
   }
-  const bool one_is_sure =
-      std::any_of(answer.suggestions.begin(), answer.suggestions.end(),
-                  [](const solve::Suggestion& change) { return change.missing.empty(); });
+  const bool one_is_sure = std::any_of(suggestions.begin(), suggestions.end(),
+                                       [](const Data& change) { return list_at(change, "missing").empty(); });
   blocks.emplace_back(Heading{one_is_sure ? "The cheapest changes that make it fit"
                                           : "The cheapest changes that may make it fit"});
   Commands commands;
-  for (const solve::Suggestion& suggestion : answer.suggestions) {
-    const auto gib = [](Bytes bytes) { return static_cast<double>(bytes) / static_cast<double>(kGiB); };
-    std::string comment =
-        fmt::format("{}: {:.2f} GiB; {}", suggestion.what, gib(suggestion.peak_bytes), suggestion.cost);
-    if (suggestion.host_bytes_per_node > 0) {
-      comment += fmt::format("; {:.1f} GiB of host memory a node", gib(suggestion.host_bytes_per_node));
+  for (const Data& suggestion : suggestions) {
+    const auto gib = [&](const char* key) { return number_at(suggestion, key) / static_cast<double>(kGiB); };
+    std::string comment = fmt::format("{}: {:.2f} GiB; {}", text_at(suggestion, "what"), gib("peak_bytes"),
+                                      text_at(suggestion, "cost"));
+    if (const double host = gib("host_bytes_per_node"); host > 0) {
+      comment += fmt::format("; {:.1f} GiB of host memory a node", host);
     }
-    for (const predict::Missing& item : suggestion.missing) {
-      comment += item.key == predict::kShape ? "; of the states alone"
-                                             : "; fits if a node has that, which is not described";
+    for (const Data& item : list_at(suggestion, "missing")) {
+      comment += text_at(item, "key") == predict::kShape
+                     ? "; of the states alone"
+                     : "; fits if a node has that, which is not described";
     }
     for (const std::string& line : wrapped_lines(comment, kCommentWidth))
       commands.lines.push_back("# " + line);
-    commands.lines.push_back(
-        command_line("fit", answer.model_argument, answer.hardware_argument, suggestion.options));
+    commands.lines.push_back(text_at(suggestion, "command"));
   }
   blocks.emplace_back(std::move(commands));
 }
@@ -180,9 +156,10 @@ void add_suggestions(std::vector<Block>& blocks, const FitAnswer& answer) {
 }  // namespace
 
 Report fit_report(const FitAnswer& answer) {
-  const Prediction& prediction = answer.prediction;
+  const predict::Prediction& prediction = answer.prediction;
   Report report;
   report.data = fit_data(answer);
+  const Data& result = *report.data.find("result");
   std::vector<Block>& blocks = report.blocks;
   add_inputs(blocks, answer.model, answer.resolved);
   add_verdict(blocks, prediction);
@@ -191,21 +168,21 @@ Report fit_report(const FitAnswer& answer) {
         Paragraph{"Only the number of parameters is known, so this is memory of the model states and their "
                   "traffic only; activations and time are not in it."});
   }
-  blocks.emplace_back(memory_table(prediction));
-  blocks.emplace_back(Paragraph{peak_sentence(prediction)});
-  blocks.emplace_back(live_table(prediction));
-  add_host(blocks, prediction, answer.resolved.cluster.device);
-  Table moved = traffic_table(prediction);
+  blocks.emplace_back(memory_table(result));
+  blocks.emplace_back(Paragraph{peak_sentence(*result.find("peak_at"))});
+  blocks.emplace_back(live_table(list_at(result, "alive_at_peak")));
+  add_host(blocks, result, answer.resolved.cluster.device);
+  Table moved = traffic_table(result);
   if (moved.rows.empty()) {
     blocks.emplace_back(Paragraph{"Nothing moves between GPUs."});
   } else {
     blocks.emplace_back(std::move(moved));
   }
   if (!prediction.program.states_only) {
-    blocks.emplace_back(Paragraph{flops_sentence(prediction.work)});
-    add_speed(blocks, answer.timed());
+    blocks.emplace_back(Paragraph{flops_sentence(result)});
+    add_speed(blocks, answer.predicted(), result);
   }
-  add_suggestions(blocks, answer);
+  if (prediction.does_not_fit()) add_suggestions(blocks, list_at(result, "suggestions"));
   add_assumptions(blocks, answer.model, answer.resolved);
   return report;
 }

@@ -7,8 +7,8 @@
 #include "planner/describe/plan/plan.hpp"
 #include "planner/predict/prediction.hpp"
 #include "planner/solve/suggest.hpp"
+#include "reports/figures.hpp"
 #include "reports/report.hpp"
-#include "reports/speed.hpp"
 
 namespace zeroplan::reports {
 
@@ -23,11 +23,8 @@ struct FitAnswer {
   std::vector<solve::Suggestion> suggestions;
   predict::TrainingGoal goal{};
 
-  TimedPlan timed() const { return {prediction, resolved.plan, resolved.cluster, goal}; }
+  PredictedPlan predicted() const { return {model, resolved, prediction, goal}; }
 };
-
-// Bytes by the names of the categories.
-Data category_data(const program::CategoryBytes& bytes);
 
 // Schema zeroplan.fit/1 (docs/schema/fit.schema.json).
 Data fit_data(const FitAnswer& answer);

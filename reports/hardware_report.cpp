@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "reports/inputs.hpp"
+#include "reports/keyed_table.hpp"
 #include "reports/numbers.hpp"
 
 namespace zeroplan::reports {
@@ -129,38 +130,29 @@ std::string fabric_text(describe::Fabric fabric) {
   return std::string(names[static_cast<std::size_t>(fabric)]);
 }
 
-void add_attained(std::vector<Block>& blocks, const describe::Device& device) {
-  if (device.attained_matmul.empty()) return;
-  Table table{{{"matrix product reached", false}, {"dtype", false}, {"TFLOPS"}}, {}, {}};
-  for (const describe::AttainedMatmul& attained : device.attained_matmul) {
-    table.rows.push_back({attained.shape, attained.dtype, Real{attained.tflops, 1}});
-  }
-  blocks.emplace_back(std::move(table));
-}
-
 }  // namespace
 
 Report hardware_list_report(std::string_view version, const std::vector<describe::HardwareName>& names) {
   constexpr std::array<std::string_view, 3> kinds{"device", "node", "cluster"};
   Report report;
   Data rows = Data::list();
-  Table table{{{"name", false}, {"kind", false}, {"what it is", false}, {"also called", false}}, {}, {}};
   for (const describe::HardwareName& name : names) {
-    const std::string kind(kinds[static_cast<std::size_t>(name.kind)]);
-    const std::string aliases = fmt::format("{}", fmt::join(name.aliases, ", "));
     rows.add(Data::map()
                  .set("name", name.name)
-                 .set("kind", kind)
+                 .set("kind", kinds[static_cast<std::size_t>(name.kind)])
                  .set("title", name.title)
-                 .set("aliases", aliases));
-    table.rows.push_back({name.name, kind, name.title, aliases});
+                 .set("aliases", fmt::format("{}", fmt::join(name.aliases, ", "))));
   }
   report.data = Data::map()
                     .set("schema", "zeroplan.hardware_list/1")
                     .set("version", version)
                     .set("machines", std::move(rows));
   report.rows = "machines";
-  report.blocks.emplace_back(std::move(table));
+  report.blocks.emplace_back(
+      table_of(list_at(report.data, report.rows), {{{"name", false}, "name"},
+                                                   {{"kind", false}, "kind"},
+                                                   {{"what it is", false}, "title"},
+                                                   {{"also called", false}, "aliases"}}));
   return report;
 }
 
@@ -176,7 +168,6 @@ Report hardware_report(std::string_view version, const describe::Cluster& cluste
                   static_cast<double>(cluster.device.capacity.usable_bytes()) / static_cast<double>(kGiB),
                   cluster.device.capacity.basis())});
   add_figures(report.blocks, figures);
-  add_attained(report.blocks, cluster.device);
   report.data = Data::map()
                     .set("schema", "zeroplan.machine/1")
                     .set("version", version)
@@ -186,6 +177,12 @@ Report hardware_report(std::string_view version, const describe::Cluster& cluste
                     .set("figures", figures_data(figures))
                     .set("attained_matmul", attained_data(cluster.device));
   report.rows = "figures";
+  const Data::List& products = list_at(report.data, "attained_matmul");
+  if (!products.empty()) {
+    report.blocks.emplace_back(table_of(products, {{{"matrix product reached", false}, "shape"},
+                                                   {{"dtype", false}, "dtype"},
+                                                   {{"TFLOPS"}, "tflops", decimals(1)}}));
+  }
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "reports/keyed_table.hpp"
 #include "reports/model_data.hpp"
 #include "reports/numbers.hpp"
 
@@ -71,13 +72,6 @@ std::string group_title(const ParameterGroup& group) {
                      thousands(group.layers * group.elements_per_layer()));
 }
 
-Cell scalar_cell(const Data& data) {
-  if (const auto* integer = data.as<std::int64_t>()) return *integer;
-  if (const auto* text = data.as<std::string>()) return *text;
-  if (const auto* boolean = data.as<bool>()) return std::string(*boolean ? "yes" : "no");
-  return {};
-}
-
 // Every shape, nested descriptions with a dotted name.
 void add_shape_rows(const Data::Map& entries, const std::string& prefix, Table& table) {
   for (const DataEntry& entry : entries) {
@@ -85,13 +79,15 @@ void add_shape_rows(const Data::Map& entries, const std::string& prefix, Table& 
     if (const auto* inner = entry.value.as<Data::Map>()) {
       add_shape_rows(*inner, key, table);
     } else if (entry.value.as<Data::List>() == nullptr) {
-      table.rows.push_back({key, cell_text(scalar_cell(entry.value))});
+      table.rows.push_back({key, cell_text(cell_of(&entry.value, kPlain))});
     }
   }
 }
 
-Cell off_by(std::int64_t ours, std::int64_t published) {
-  return Real{100 * (static_cast<double>(ours) / static_cast<double>(published) - 1), 2};
+// By how much our count is above the published one, in percent.
+Cell off_by(const Data& row) {
+  const double published = number_at(row, "published_parameters");
+  return published == 0 ? Cell() : Cell(Real{100 * (number_at(row, "parameters") / published - 1), 2});
 }
 
 void add_published(std::vector<Block>& blocks, const Model& model) {
@@ -115,16 +111,6 @@ void add_published(std::vector<Block>& blocks, const Model& model) {
 Report models_list_report(std::string_view version, const std::vector<Model>& models) {
   Report report;
   Data rows = Data::list();
-  Table table{{{"model", false},
-               {"family", false},
-               {"parameters"},
-               {"off %"},
-               {"layers"},
-               {"hidden"},
-               {"heads"},
-               {"vocabulary"}},
-              {},
-              {}};
   for (const Model& model : models) {
     const std::int64_t parameters = describe::count_parameters(model, counted_sequence(model));
     const std::int64_t layers = model.encoder_layers + model.layers;
@@ -138,14 +124,18 @@ Report models_list_report(std::string_view version, const std::vector<Model>& mo
                  .set("heads", model.heads)
                  .set("vocabulary", model.vocabulary)
                  .set("huggingface_id", model.huggingface_id));
-    table.rows.push_back({model.name, model.family, parameters,
-                          model.published ? off_by(parameters, model.published->parameters) : Cell(), layers,
-                          model.hidden, model.heads, model.vocabulary});
   }
   report.data =
       Data::map().set("schema", "zeroplan.models/1").set("version", version).set("models", std::move(rows));
   report.rows = "models";
-  report.blocks.emplace_back(std::move(table));
+  report.blocks.emplace_back(table_of(list_at(report.data, report.rows), {{{"model", false}, "name"},
+                                                                          {{"family", false}, "family"},
+                                                                          {{"parameters"}, "parameters"},
+                                                                          {{"off %"}, "", kPlain, off_by},
+                                                                          {{"layers"}, "layers"},
+                                                                          {{"hidden"}, "hidden"},
+                                                                          {{"heads"}, "heads"},
+                                                                          {{"vocabulary"}, "vocabulary"}}));
   report.blocks.emplace_back(Paragraph{
       "off %: by how much our count is above the published one; zeroplan models show MODEL says why."});
   return report;

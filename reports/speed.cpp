@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
+#include "reports/keyed_table.hpp"
 #include "reports/numbers.hpp"
 
 namespace zeroplan::reports {
@@ -14,84 +15,138 @@ using predict::ExposedPart;
 using predict::StepTime;
 using predict::TrainingMetrics;
 
-constexpr double kTera = 1e12;
 constexpr double kMilli = 1e-3;
 constexpr double kNotShown = 0.0005;  // of the step: would be printed as 0.0 %
 
 constexpr std::array<std::string_view, predict::kExposedParts> kPartTitles{
     "compute", "optimizer", "data-parallel traffic", "tensor-parallel traffic", "host copies", "launch gaps"};
 
-constexpr std::array kSpeedKeys{
-    SpeedKey{"tokens_per_second", "tokens/s", "of all GPUs",
-             [](const TrainingMetrics& metrics) { return std::optional(metrics.tokens_per_s); }},
-    SpeedKey{"tokens_per_second_per_gpu", "tokens/s", "of one GPU",
-             [](const TrainingMetrics& metrics) { return std::optional(metrics.tokens_per_s_per_gpu); }},
-    SpeedKey{"sequences_per_second", "sequences/s", "of all GPUs",
-             [](const TrainingMetrics& metrics) { return std::optional(metrics.sequences_per_s); }},
-    SpeedKey{"model_flops_per_second", "FLOP/s", "of all GPUs, without recomputation",
-             [](const TrainingMetrics& metrics) { return std::optional(metrics.model_flops_per_s); }},
-    SpeedKey{"model_flops_per_second_per_gpu", "FLOP/s", "of one GPU, without recomputation",
-             [](const TrainingMetrics& metrics) { return std::optional(metrics.model_flops_per_s_per_gpu); }},
-    SpeedKey{"hardware_flops_per_second", "FLOP/s", "of all GPUs, as executed",
-             [](const TrainingMetrics& metrics) { return std::optional(metrics.hardware_flops_per_s); }},
-    SpeedKey{
-        "hardware_flops_per_second_per_gpu", "FLOP/s", "of one GPU, as executed",
-        [](const TrainingMetrics& metrics) { return std::optional(metrics.hardware_flops_per_s_per_gpu); }},
-    SpeedKey{"mfu", "of the peak", "model FLOPs utilization",
-             [](const TrainingMetrics& metrics) { return metrics.mfu; }},
-    SpeedKey{"hfu", "of the peak", "hardware FLOPs utilization",
-             [](const TrainingMetrics& metrics) { return metrics.hfu; }},
-    SpeedKey{"hfu_korthikanti", "of the peak", "HFU as Korthikanti et al. count selective recomputation",
-             [](const TrainingMetrics& metrics) { return metrics.hfu_korthikanti; }},
-    SpeedKey{"training.steps", "steps", "for the tokens of --tokens",
-             [](const TrainingMetrics& metrics) { return metrics.steps; }},
-    SpeedKey{"training.days", "days", "for the tokens of --tokens",
-             [](const TrainingMetrics& metrics) { return metrics.days; }},
-    SpeedKey{"training.gpu_hours", "GPU-hours", "for the tokens of --tokens",
-             [](const TrainingMetrics& metrics) { return metrics.gpu_hours; }},
-    SpeedKey{"training.cost", "price units", "of the tokens of --tokens",
-             [](const TrainingMetrics& metrics) { return metrics.cost; }},
-    SpeedKey{"training.cost_per_billion_tokens", "price units", "of 1e9 tokens",
-             [](const TrainingMetrics& metrics) { return metrics.cost_per_billion_tokens; }},
-};
-
 template <class T>
 Data nullable(const std::optional<T>& value) {
   return value ? Data(*value) : Data();
 }
 
+std::optional<TrainingMetrics> metrics_of(const PredictedPlan& plan) {
+  const std::optional<predict::TrainingStep> step =
+      predict::training_step(plan.prediction, plan.resolved.plan, plan.resolved.cluster.device);
+  if (!step) return std::nullopt;
+  return predict::training_metrics(*step, plan.goal);
+}
+
+// Null where the time of a step is not known.
+template <class Number>
+Figure metric(std::string key, std::string title, std::string unit, std::string what,
+              Number TrainingMetrics::*number) {
+  return {std::move(key), std::move(title), std::move(unit), std::move(what),
+          [number](const PredictedPlan& plan) {
+            const std::optional<TrainingMetrics> metrics = metrics_of(plan);
+            return metrics ? nullable(std::optional<double>((*metrics).*number)) : Data();
+          }};
+}
+
+Figure of_time(std::string key, std::string title, std::string what,
+               std::function<double(const StepTime&)> seconds) {
+  return {std::move(key), std::move(title), "s", std::move(what),
+          [seconds = std::move(seconds)](const PredictedPlan& plan) {
+            return predict::has_time(plan.prediction) ? Data(seconds(plan.prediction.time)) : Data();
+          }};
+}
+
+void add_times(std::vector<Figure>& list) {
+  list.push_back(of_time(std::string(kStepSeconds), "step", "of one optimizer step",
+                         [](const StepTime& time) { return time.seconds; }));
+  list.push_back({"time_not_known", "", "", "", [](const PredictedPlan& plan) {
+                    if (predict::has_time(plan.prediction)) return Data();
+                    return Data(
+                        predict::why_no_time(plan.prediction, plan.resolved.plan, plan.resolved.cluster));
+                  }});
+  list.push_back({"time_conditions", "", "", "", [](const PredictedPlan& plan) {
+                    return texts_data(
+                        predict::time_conditions(plan.prediction, plan.resolved.plan, plan.resolved.cluster));
+                  }});
+  for (const ExposedPart part : exposed_parts()) {
+    list.push_back(of_time(std::string(kExposedPrefix) + std::string(predict::name_of(part)),
+                           std::string(kPartTitles[static_cast<std::size_t>(part)]),
+                           "of a step that wait for this",
+                           [part](const StepTime& time) { return time.exposed(part); }));
+  }
+  for (const ExposedPart part : exposed_parts()) {
+    if (!busy_seconds({}, part)) continue;
+    list.push_back(of_time(std::string(kBusyPrefix) + std::string(predict::name_of(part)), "",
+                           "of a step in which this goes on, hidden or not",
+                           [part](const StepTime& time) { return *busy_seconds(time, part); }));
+  }
+}
+
+void add_rates(std::vector<Figure>& list) {
+  using M = TrainingMetrics;
+  list.push_back(metric("tokens_per_second", "tokens/s", "tokens/s", "of all GPUs", &M::tokens_per_s));
+  list.push_back(
+      metric("tokens_per_second_per_gpu", "tokens/s", "tokens/s", "of one GPU", &M::tokens_per_s_per_gpu));
+  list.push_back(
+      metric("sequences_per_second", "sequences/s", "sequences/s", "of all GPUs", &M::sequences_per_s));
+  list.push_back(metric("model_flops_per_second", "TFLOPS of the model", "FLOP/s",
+                        "of all GPUs, without recomputation", &M::model_flops_per_s));
+  list.push_back(metric("model_flops_per_second_per_gpu", "TFLOPS of the model", "FLOP/s",
+                        "of one GPU, without recomputation", &M::model_flops_per_s_per_gpu));
+  list.push_back(metric("hardware_flops_per_second", "TFLOPS executed", "FLOP/s", "of all GPUs, as executed",
+                        &M::hardware_flops_per_s));
+  list.push_back(metric("hardware_flops_per_second_per_gpu", "TFLOPS executed", "FLOP/s",
+                        "of one GPU, as executed", &M::hardware_flops_per_s_per_gpu));
+  list.push_back(metric("mfu", "MFU, %", "of the peak", "model FLOPs utilization", &M::mfu));
+  list.push_back(metric("hfu", "HFU, %", "of the peak", "hardware FLOPs utilization", &M::hfu));
+  list.push_back(metric("hfu_korthikanti", "HFU as Korthikanti et al. count it, %", "of the peak",
+                        "HFU as Korthikanti et al. count selective recomputation", &M::hfu_korthikanti));
+}
+
+void add_training(std::vector<Figure>& list) {
+  using M = TrainingMetrics;
+  const std::string of_tokens = "for the tokens of --tokens";
+  list.push_back(
+      {"training.tokens", "", "", "", [](const PredictedPlan& plan) { return nullable(plan.goal.tokens); }});
+  list.push_back({"training.price_per_gpu_hour", "", "", "",
+                  [](const PredictedPlan& plan) { return nullable(plan.goal.price_per_gpu_hour); }});
+  list.push_back(metric("training.steps", "steps", "steps", of_tokens, &M::steps));
+  list.push_back(metric("training.days", "days", "days", of_tokens, &M::days));
+  list.push_back(metric("training.gpu_hours", "GPU-hours", "GPU-hours", of_tokens, &M::gpu_hours));
+  list.push_back(metric("training.cost", "cost", "price units", "of the tokens of --tokens", &M::cost));
+  list.push_back(metric("training.cost_per_billion_tokens", "1B tokens", "price units", "of 1e9 tokens",
+                        &M::cost_per_billion_tokens));
+}
+
 // "Time per step", or "Time per step (only if it fits; ...)": what it holds under stands in the table itself.
-std::string conditional(std::string title, const TimedPlan& timed) {
+std::string conditional(std::string title, const PredictedPlan& plan) {
   std::string conditions;
-  if (timed.prediction.verdict == predict::Verdict::cannot_say) conditions = "only if it fits";
-  if (predict::is_unproven(timed.plan.engine, timed.cluster.device)) {
+  if (plan.prediction.verdict == predict::Verdict::cannot_say) conditions = "only if it fits";
+  const describe::Engine& engine = plan.resolved.plan.engine;
+  if (predict::is_unproven(engine, plan.resolved.cluster.device)) {
     conditions += conditions.empty() ? "" : "; ";
-    conditions += timed.plan.engine.name + ": not run on GPUs";
+    conditions += engine.name + ": not run on GPUs";
   }
   return conditions.empty() ? title : fmt::format("{} ({})", title, conditions);
 }
 
-Table time_table(const TimedPlan& timed) {
-  const StepTime& time = timed.prediction.time;
-  const bool in_seconds = time.seconds >= 1;
+Table time_table(const PredictedPlan& plan, const Data& result) {
+  const double step = number_at(result, kStepSeconds);
+  const bool in_seconds = step >= 1;
   const double unit = in_seconds ? 1 : kMilli;
   const std::string symbol = in_seconds ? "s" : "ms";
-  Table table{{{conditional("Time per step", timed), false},
-               {"exposed " + symbol},
-               {"% of step"},
-               {"busy " + symbol}},
-              {},
-              {}};
-  const auto shown = [&](double seconds) { return four_digits(seconds / unit, time.seconds / unit); };
-  for (const ExposedPart part : exposed_parts()) {
-    const double exposed = time.exposed(part);
-    const std::optional<double> busy = busy_seconds(time, part);
-    if (std::max(exposed, busy.value_or(0)) < kNotShown * time.seconds) continue;
-    table.rows.push_back({std::string(kPartTitles[static_cast<std::size_t>(part)]), shown(exposed),
-                          Percent{exposed / time.seconds}, busy ? shown(*busy) : Cell()});
+  Table table{
+      {{conditional("Time per step", plan), false}, {"exposed " + symbol}, {"% of step"}, {"busy " + symbol}},
+      {},
+      {}};
+  const auto shown = [&](double seconds) { return four_digits(seconds / unit, step / unit); };
+  for (const Figure& figure : figures()) {
+    if (!figure.key.starts_with(kExposedPrefix)) continue;
+    const std::string busy_key = std::string(kBusyPrefix) + figure.key.substr(kExposedPrefix.size());
+    const double exposed = number_at(result, figure.key);
+    const double busy = number_at(result, busy_key);
+    if (std::max(exposed, busy) < kNotShown * step) continue;
+    table.rows.push_back({figure.title, shown(exposed), Percent{exposed / step},
+                          result.find(busy_key) == nullptr ? Cell() : shown(busy)});
   }
   table.rules_before = {table.rows.size()};
-  table.rows.push_back({std::string("step"), shown(time.seconds), Percent{1}, std::monostate{}});
+  table.rows.push_back({figure_of(kStepSeconds).title, shown(step), Percent{1}, std::monostate{}});
   return table;
 }
 
@@ -106,59 +161,51 @@ std::string exposed_text(const StepTime& time) {
   return text + "docs/accuracy.md says how far predicted times are off.";
 }
 
-Table speed_table(const TimedPlan& timed, const TrainingMetrics& metrics) {
-  Table table{{{conditional("Speed", timed), false}, {"per GPU"}, {"all GPUs"}}, {}, {}};
-  table.rows.push_back({std::string("tokens/s"), four_digits(metrics.tokens_per_s_per_gpu),
-                        four_digits(metrics.tokens_per_s)});
-  table.rows.push_back({std::string("sequences/s"), std::monostate{}, four_digits(metrics.sequences_per_s)});
-  table.rows.push_back({std::string("TFLOPS of the model"),
-                        four_digits(metrics.model_flops_per_s_per_gpu / kTera),
-                        four_digits(metrics.model_flops_per_s / kTera)});
-  table.rows.push_back({std::string("TFLOPS executed"),
-                        four_digits(metrics.hardware_flops_per_s_per_gpu / kTera),
-                        four_digits(metrics.hardware_flops_per_s / kTera)});
-  const auto add_percent = [&](std::string title, const std::optional<double>& fraction) {
-    if (fraction) table.rows.push_back({std::move(title), Percent{*fraction}, std::monostate{}});
+Table speed_table(const PredictedPlan& plan, const Data& result) {
+  constexpr CellFormat kTeraflops{CellFormat::Kind::significant, 0, 1e12};
+  Table table{{{conditional("Speed", plan), false}, {"per GPU"}, {"all GPUs"}}, {}, {}};
+  const auto add = [&](const std::string& of_one, const std::string& of_all, const CellFormat& format) {
+    const Figure& figure = figure_of(of_all.empty() ? of_one : of_all);
+    table.rows.push_back({figure.title, cell_at(result, of_one, format), cell_at(result, of_all, format)});
   };
-  add_percent("MFU, %", metrics.mfu);
-  add_percent("HFU, %", metrics.hfu);
-  add_percent("HFU as Korthikanti et al. count it, %", metrics.hfu_korthikanti);
+  add("tokens_per_second_per_gpu", "tokens_per_second", kSignificant);
+  add("", "sequences_per_second", kSignificant);
+  add("model_flops_per_second_per_gpu", "model_flops_per_second", kTeraflops);
+  add("hardware_flops_per_second_per_gpu", "hardware_flops_per_second", kTeraflops);
+  for (const char* key : {"mfu", "hfu", "hfu_korthikanti"}) {
+    if (!result.find(key)->is_null()) add(key, "", kPercent);
+  }
   return table;
 }
 
-void add_training(std::vector<Block>& blocks, const TrainingMetrics& metrics, const TimedPlan& timed) {
-  const predict::TrainingGoal& goal = timed.goal;
+void add_training(std::vector<Block>& blocks, const PredictedPlan& plan, const Data& result) {
+  const predict::TrainingGoal& goal = plan.goal;
   if (!goal.tokens && !goal.price_per_gpu_hour) return;
   const std::string title =
       goal.tokens ? fmt::format("Training of {} tokens", short_count(*goal.tokens)) : std::string("Cost");
-  Table table{{{conditional(title, timed), false}, {""}}, {}, {}};
-  const auto add = [&](std::string name, const std::optional<double>& value) {
-    if (value) table.rows.push_back({std::move(name), four_digits(*value)});
+  const std::string price =
+      goal.price_per_gpu_hour ? fmt::format(", at {} per GPU-hour", *goal.price_per_gpu_hour) : "";
+  Table table{{{conditional(title, plan), false}, {""}}, {}, {}};
+  const auto add = [&](const char* key, const std::string& remark = "") {
+    if (result.find(key)->is_null()) return;
+    table.rows.push_back({figure_of(key).title + remark, cell_at(result, key, kSignificant)});
   };
-  add("steps", metrics.steps);
-  add("days", metrics.days);
-  add("GPU-hours", metrics.gpu_hours);
-  if (goal.price_per_gpu_hour) {
-    const std::string price = fmt::format("at {} per GPU-hour", *goal.price_per_gpu_hour);
-    if (goal.tokens) {
-      add("cost, " + price, metrics.cost);
-    } else {
-      add("1B tokens, " + price, metrics.cost_per_billion_tokens);
-    }
-  }
+  add("training.steps");
+  add("training.days");
+  add("training.gpu_hours");
+  add(goal.tokens ? "training.cost" : "training.cost_per_billion_tokens", price);
   blocks.emplace_back(std::move(table));
 }
 
 }  // namespace
 
-std::optional<TrainingMetrics> metrics_of(const TimedPlan& timed) {
-  const std::optional<predict::TrainingStep> step =
-      predict::training_step(timed.prediction, timed.plan, timed.cluster.device);
-  if (!step) return std::nullopt;
-  return predict::training_metrics(*step, timed.goal);
+std::vector<Figure> speed_figures() {
+  std::vector<Figure> list;
+  add_times(list);
+  add_rates(list);
+  add_training(list);
+  return list;
 }
-
-std::span<const SpeedKey> speed_keys() { return kSpeedKeys; }
 
 std::array<ExposedPart, predict::kExposedParts> exposed_parts() {
   std::array<ExposedPart, predict::kExposedParts> parts{};
@@ -184,69 +231,22 @@ std::optional<double> busy_seconds(const StepTime& time, ExposedPart part) {
   return std::nullopt;
 }
 
-void set_speed(Data& result, const TimedPlan& timed) {
-  const StepTime& time = timed.prediction.time;
-  const bool known = predict::has_time(timed.prediction);
-  Data exposed = Data::map();
-  Data busy = Data::map();
-  for (const ExposedPart part : exposed_parts()) {
-    const std::string name(predict::name_of(part));
-    exposed.set(name, known ? Data(time.exposed(part)) : Data());
-    const std::optional<double> alone = busy_seconds(time, part);
-    if (alone) busy.set(name, known ? Data(*alone) : Data());
-  }
-  Data conditions = Data::list();
-  for (const std::string& condition : predict::time_conditions(timed.prediction, timed.plan, timed.cluster)) {
-    conditions.add(condition);
-  }
-  result.set("step_seconds", known ? Data(time.seconds) : Data())
-      .set("time_not_known",
-           known ? Data() : Data(predict::why_no_time(timed.prediction, timed.plan, timed.cluster)))
-      .set("time_conditions", std::move(conditions))
-      .set("exposed_seconds", std::move(exposed))
-      .set("busy_seconds", std::move(busy));
-  const std::optional<TrainingMetrics> metrics = metrics_of(timed);
-  Data training = Data::map()
-                      .set("tokens", nullable(timed.goal.tokens))
-                      .set("price_per_gpu_hour", nullable(timed.goal.price_per_gpu_hour));
-  for (const SpeedKey& key : kSpeedKeys) {
-    Data value = metrics ? nullable(key.read(*metrics)) : Data();
-    if (key.name.starts_with(kTrainingPrefix)) {
-      training.set(std::string(key.name.substr(kTrainingPrefix.size())), std::move(value));
-    } else {
-      result.set(std::string(key.name), std::move(value));
-    }
-  }
-  result.set("training", std::move(training));
-}
-
-void add_speed(std::vector<Block>& blocks, const TimedPlan& timed) {
-  const std::optional<TrainingMetrics> metrics = metrics_of(timed);
-  if (!metrics) {
-    blocks.emplace_back(Paragraph{no_time_sentence(timed)});
+void add_speed(std::vector<Block>& blocks, const PredictedPlan& plan, const Data& result) {
+  if (result.find(kStepSeconds)->is_null()) {
+    blocks.emplace_back(Paragraph{no_time_sentence(result)});
     return;
   }
-  blocks.emplace_back(time_table(timed));
-  blocks.emplace_back(Paragraph{exposed_text(timed.prediction.time)});
-  blocks.emplace_back(speed_table(timed, *metrics));
-  add_training(blocks, *metrics, timed);
+  blocks.emplace_back(time_table(plan, result));
+  blocks.emplace_back(Paragraph{exposed_text(plan.prediction.time)});
+  blocks.emplace_back(speed_table(plan, result));
+  add_training(blocks, plan, result);
 }
 
-std::string no_time_sentence(const TimedPlan& timed) {
-  const std::string reason = predict::why_no_time(timed.prediction, timed.plan, timed.cluster);
-  if (timed.prediction.does_not_fit()) return fmt::format("No time and no cost are given: {}.", reason);
-  return fmt::format("The time of a step is not known: {}.", reason);
+std::string no_time_sentence(const Data& result) {
+  const bool does_not_fit = text_at(result, "verdict") == predict::name_of(predict::Verdict::does_not_fit);
+  return fmt::format("{}: {}.",
+                     does_not_fit ? "No time and no cost are given" : "The time of a step is not known",
+                     text_at(result, "time_not_known"));
 }
-
-Cell four_digits(double value, double scale) {
-  constexpr double kWholeFrom = 1000;
-  constexpr int kDigits = 3;  // behind the first one
-  constexpr int kMostDecimals = 6;
-  if (std::abs(scale) >= kWholeFrom) return static_cast<std::int64_t>(std::llround(value));
-  const int magnitude = scale == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(scale))));
-  return Real{value, std::clamp(kDigits - magnitude, 0, kMostDecimals)};
-}
-
-Cell four_digits(double value) { return four_digits(value, value); }
 
 }  // namespace zeroplan::reports

@@ -28,10 +28,6 @@ constexpr std::string_view kDefinitions = "docs/metrics.md, \"Speed\"";
 constexpr std::string_view kTraining =
     "docs/metrics.md, \"Training\"; Narayanan et al., arXiv 2104.04473, Section 5.1";
 
-TimedPlan timed(const ExplainInput& input) {
-  return {input.prediction, input.resolved.plan, input.resolved.cluster, input.goal};
-}
-
 ExposedPart part_named(std::string_view name) {
   const auto parts = exposed_parts();
   return *std::find_if(parts.begin(), parts.end(),
@@ -72,7 +68,7 @@ Explanation explain_exposed(const predict::StepTime& time, ExposedPart part) {
 }
 
 // One term for all instructions of a part that are alike.
-Explanation explain_busy(const ExplainInput& input, ExposedPart part) {
+Explanation explain_busy(const PredictedPlan& input, ExposedPart part) {
   const program::StepProgram& step = input.prediction.program;
   const describe::Cluster& cluster = input.resolved.cluster;
   const auto costs =
@@ -119,7 +115,7 @@ std::string whole(double value) { return thousands(static_cast<std::int64_t>(val
 struct Rates {
   const TrainingStep& step;
   const TrainingMetrics& metrics;
-  const ExplainInput& input;
+  const PredictedPlan& input;
 
   std::string per_step(const std::string& amount, bool per_gpu) const {
     const std::string seconds = fmt::format("{} / {:.6g} s", amount, step.seconds);
@@ -188,38 +184,14 @@ struct Rates {
   }
 };
 
-const SpeedKey* speed_key(std::string_view name) {
-  const auto keys = speed_keys();
-  const auto found =
-      std::find_if(keys.begin(), keys.end(), [&](const SpeedKey& key) { return key.name == name; });
-  return found == keys.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
-std::vector<ExplainKey> time_and_speed_keys() {
-  std::vector<ExplainKey> keys{{"step_seconds", "s", "of one optimizer step"}};
-  for (const ExposedPart part : exposed_parts()) {
-    keys.push_back({std::string(kExposedPrefix) + std::string(predict::name_of(part)), "s",
-                    "of a step that wait for this"});
-  }
-  for (const ExposedPart part : exposed_parts()) {
-    if (!busy_seconds({}, part)) continue;
-    keys.push_back({std::string(kBusyPrefix) + std::string(predict::name_of(part)), "s",
-                    "of a step in which this goes on, hidden or not"});
-  }
-  for (const SpeedKey& key : speed_keys()) {
-    keys.push_back({std::string(key.name), std::string(key.unit), std::string(key.what)});
-  }
-  return keys;
-}
-
 bool is_time_or_speed(std::string_view key) {
-  return key == "step_seconds" || key.starts_with(kExposedPrefix) || key.starts_with(kBusyPrefix) ||
-         speed_key(key) != nullptr;
+  static const std::vector<Figure> list = speed_figures();
+  return std::any_of(list.begin(), list.end(), [&](const Figure& figure) { return figure.key == key; });
 }
 
-Explanation explain_time_or_speed(std::string_view key, const ExplainInput& input) {
+Explanation explain_time_or_speed(std::string_view key, const PredictedPlan& input) {
   const predict::StepTime& time = input.prediction.time;
   if (key == "step_seconds") return explain_step(time);
   if (key.starts_with(kExposedPrefix)) {
@@ -232,28 +204,26 @@ Explanation explain_time_or_speed(std::string_view key, const ExplainInput& inpu
   if (!step) return {};
   const TrainingMetrics metrics = predict::training_metrics(*step, input.goal);
   const Rates rates{*step, metrics, input};
-  const double value = speed_key(key)->read(metrics).value_or(0);
+  const double value = number_of(figure_of(key).read(input));
   if (key == "mfu" || key == "hfu") return rates.utilization(key == "hfu", value);
   if (key == "hfu_korthikanti") return rates.korthikanti();
   if (key.starts_with(kTrainingPrefix)) return rates.training(key.substr(kTrainingPrefix.size()), value);
   return rates.rate(key, value);
 }
 
-std::string why_no_time_or_speed(std::string_view key, const ExplainInput& input) {
-  const TimedPlan plan = timed(input);
-  if (std::string reason = predict::why_no_time(plan.prediction, plan.plan, plan.cluster); !reason.empty()) {
+std::string why_no_time_or_speed(std::string_view key, const PredictedPlan& input) {
+  const describe::Plan& plan = input.resolved.plan;
+  const describe::Cluster& cluster = input.resolved.cluster;
+  if (std::string reason = predict::why_no_time(input.prediction, plan, cluster); !reason.empty())
     return reason;
-  }
-  const SpeedKey* speed = speed_key(key);
-  if (speed == nullptr) return {};
-  const std::optional<TrainingMetrics> metrics = metrics_of(plan);
-  if (metrics && speed->read(*metrics)) return {};
+  if (!figure_of(key).read(input).is_null()) return {};
   if (key == "training.cost") return "it needs --tokens and --price";
   if (key == "training.cost_per_billion_tokens") return "it needs --price";
   if (key.starts_with(kTrainingPrefix)) return "it needs --tokens";
-  if (key == "hfu_korthikanti" && metrics && metrics->mfu) return "the plan does not recompute selectively";
-  return fmt::format("the description of {} has no peak in {}", plan.cluster.device.name,
-                     describe::name_of(plan.plan.precision));
+  if (key == "hfu_korthikanti" && !figure_of("mfu").read(input).is_null())
+    return "the plan does not recompute selectively";
+  return fmt::format("the description of {} has no peak in {}", cluster.device.name,
+                     describe::name_of(plan.precision));
 }
 
 }  // namespace zeroplan::reports

@@ -1,10 +1,10 @@
 #include "reports/trace.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
-#include <iterator>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 namespace zeroplan::reports {
 namespace {
@@ -12,8 +12,7 @@ namespace {
 using predict::TraceEvent;
 using program::Stream;
 
-constexpr double kMicrosecondsPerSecond = 1e6;
-constexpr std::size_t kBytesPerEvent = 200;
+using Json = nlohmann::ordered_json;
 
 std::string_view track_of(Stream stream) {
   switch (stream) {
@@ -35,48 +34,56 @@ std::string_view track_of(Stream stream) {
   return "input";
 }
 
-void add_track(fmt::memory_buffer& out, Stream stream) {
-  fmt::format_to(std::back_inserter(out),
-                 R"({{"ph":"M","name":"thread_name","pid":0,"tid":{},"args":{{"name":"{}"}}}},)"
-                 "\n",
-                 static_cast<int>(stream), track_of(stream));
+Json track(Stream stream) {
+  return {{"ph", "M"},
+          {"name", "thread_name"},
+          {"pid", 0},
+          {"tid", static_cast<int>(stream)},
+          {"args", {{"name", track_of(stream)}}}};
 }
 
-void add_event(fmt::memory_buffer& out, const TraceEvent& event) {
-  fmt::format_to(std::back_inserter(out),
-                 R"({{"ph":"X","name":"{}","cat":"{}","pid":0,"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{)",
-                 event.name, program::name_of(event.phase), static_cast<int>(event.stream),
-                 event.start_seconds * kMicrosecondsPerSecond, event.seconds * kMicrosecondsPerSecond);
-  fmt::format_to(std::back_inserter(out), R"("micro_batch":{})", event.micro_batch);
-  if (event.layer >= 0) fmt::format_to(std::back_inserter(out), R"(,"layer":{})", event.layer);
-  if (event.recomputed) fmt::format_to(std::back_inserter(out), R"(,"recomputed":true)");
-  if (event.group) {
-    fmt::format_to(std::back_inserter(out), R"(,"group":"{}")", program::name_of(*event.group));
-  }
-  fmt::format_to(std::back_inserter(out), "}}}}");
+// In microseconds; a nanosecond is the smallest that the format's readers show.
+double microseconds(double seconds) {
+  constexpr double kNanosecondsPerSecond = 1e9, kNanosecondsPerMicrosecond = 1e3;
+  return std::round(seconds * kNanosecondsPerSecond) / kNanosecondsPerMicrosecond;
+}
+
+Json json_of(const TraceEvent& event) {
+  Json arguments = {{"micro_batch", event.micro_batch}};
+  if (event.layer >= 0) arguments["layer"] = event.layer;
+  if (event.recomputed) arguments["recomputed"] = true;
+  if (event.group) arguments["group"] = program::name_of(*event.group);
+  return {{"ph", "X"},
+          {"name", event.name},
+          {"cat", program::name_of(event.phase)},
+          {"pid", 0},
+          {"tid", static_cast<int>(event.stream)},
+          {"ts", microseconds(event.start_seconds)},
+          {"dur", microseconds(event.seconds)},
+          {"args", std::move(arguments)}};
 }
 
 }  // namespace
 
 std::string chrome_trace(const predict::Trace& trace) {
-  fmt::memory_buffer out;
-  out.reserve(kBytesPerEvent * trace.events.size());
-  fmt::format_to(std::back_inserter(out),
-                 R"({{"displayTimeUnit":"ms","otherData":{{"schema":"zeroplan.trace/1","step_seconds":{},)"
-                 R"("micro_batches":{},"micro_batches_left_out":{}}},"traceEvents":[)"
-                 "\n",
-                 trace.step_seconds, trace.micro_batches, trace.left_out);
+  const Json facts{{"schema", "zeroplan.trace/1"},
+                   {"step_seconds", trace.step_seconds},
+                   {"micro_batches", trace.micro_batches},
+                   {"micro_batches_left_out", trace.left_out}};
+  // A line for each event: a whole one would be a tree of hundreds of thousands before it is written.
+  std::string text = R"({"displayTimeUnit":"ms","otherData":)" + facts.dump() + R"(,"traceEvents":[)";
+  const char* separator = "\n";
+  const auto add = [&](const Json& event) {
+    text += separator + event.dump();
+    separator = ",\n";
+  };
   std::array<bool, program::kStreams> is_used{};
   for (const TraceEvent& event : trace.events) is_used[static_cast<std::size_t>(event.stream)] = true;
   for (std::size_t stream = 0; stream < is_used.size(); ++stream) {
-    if (is_used[stream]) add_track(out, static_cast<Stream>(stream));
+    if (is_used[stream]) add(track(static_cast<Stream>(stream)));
   }
-  for (std::size_t i = 0; i < trace.events.size(); ++i) {
-    if (i > 0) fmt::format_to(std::back_inserter(out), ",\n");
-    add_event(out, trace.events[i]);
-  }
-  fmt::format_to(std::back_inserter(out), "\n]}}\n");
-  return fmt::to_string(out);
+  for (const TraceEvent& event : trace.events) add(json_of(event));
+  return text + "\n]}\n";
 }
 
 }  // namespace zeroplan::reports

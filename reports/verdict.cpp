@@ -9,9 +9,11 @@ namespace zeroplan::reports {
 using predict::Prediction;
 using predict::Verdict;
 
-std::string verdict_word(Verdict verdict) {
+std::string verdict_word(std::string_view name) {
   constexpr std::array<std::string_view, 4> words{"yes", "tightly", "no", "cannot say"};
-  return std::string(words[static_cast<std::size_t>(verdict)]);
+  std::size_t verdict = 0;
+  while (predict::name_of(static_cast<Verdict>(verdict)) != name) ++verdict;
+  return std::string(words[verdict]);
 }
 
 std::string verdict_sentence(const Prediction& prediction) {
@@ -26,14 +28,6 @@ void add_verdict(std::vector<Block>& blocks, const Prediction& prediction) {
   for (const predict::Missing& item : prediction.missing) {
     blocks.emplace_back(Paragraph{fmt::format("Missing: {}. To give it: {}.", item.key, item.how)});
   }
-}
-
-void set_verdict(Data& into, const Prediction& prediction) {
-  const bool said = prediction.verdict != Verdict::cannot_say;
-  into.set("fits", said ? Data(prediction.fits()) : Data())
-      .set("verdict", predict::name_of(prediction.verdict))
-      .set("verdict_reason", prediction.verdict_reason)
-      .set("missing", missing_data(prediction.missing));
 }
 
 Data missing_data(const std::vector<predict::Missing>& missing) {

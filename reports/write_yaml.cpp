@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 
 #include "reports/numbers.hpp"
 #include "reports/writers.hpp"
@@ -11,6 +14,14 @@ bool is_short_scalar(const Data& data) {
   const auto* text = data.as<std::string>();
   if (text != nullptr) return text->find(' ') == std::string::npos;
   return data.as<std::int64_t>() != nullptr || data.as<double>() != nullptr;
+}
+
+// As in JSON, of which YAML is a superset; numbers with a point, which YAML 1.1 needs to see a number.
+std::string scalar_text(const Data& data) {
+  if (const auto* real = data.as<double>()) return shortest(*real);
+  std::string text = write_json(data, true);
+  text.pop_back();  // the end of the line
+  return text;
 }
 
 // Writes what stands after "key:" or "-": a scalar on the same line, or a block below, indented by `depth`.
@@ -38,7 +49,9 @@ void write_value(const Data& data, std::size_t depth, std::string& text) {
       return;
     }
     if (std::all_of(items->begin(), items->end(), is_short_scalar)) {
-      text += ' ' + write_json(data, true);
+      std::vector<std::string> scalars;
+      std::transform(items->begin(), items->end(), std::back_inserter(scalars), scalar_text);
+      text += fmt::format(" [{}]\n", fmt::join(scalars, ", "));
       return;
     }
     text += '\n';
@@ -53,8 +66,7 @@ void write_value(const Data& data, std::size_t depth, std::string& text) {
       }
     }
   } else {
-    // Scalars are written as in JSON, of which YAML is a superset.
-    text += ' ' + write_json(data, true);
+    text += ' ' + scalar_text(data) + '\n';
   }
 }
 

@@ -16,7 +16,8 @@ const std::vector<std::string>& format_names();
 // The whole answer, ending with a newline.
 std::string write(const Report& report, Format format);
 
-// One writer per format. JSON: two spaces of indentation, or one line. CSV: RFC 4180 with a header line; keys
+// One writer per format. JSON: two spaces of indentation, or one line without blanks; bytes that are not UTF-8
+// become U+FFFD, and numbers that are not finite become null. CSV: RFC 4180 with a header line; keys
 // of nested maps are joined with dots, lists inside a row are left out.
 std::string write_json(const Data& data, bool one_line);
 std::string write_yaml(const Data& data);
@@ -26,8 +27,5 @@ std::string write_markdown(const std::vector<Block>& blocks);
 
 // `text` in lines of at most `width` columns, broken at spaces. A word longer than a line stands on its own.
 std::vector<std::string> wrapped_lines(std::string_view text, std::size_t width);
-
-// `text` as a JSON string, which is a YAML one too. Bytes that are not UTF-8 become U+FFFD.
-std::string json_string(std::string_view text);
 
 }  // namespace zeroplan::reports

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "planner/accuracy/modelled_run.hpp"
-#include "planner/accuracy/words.hpp"
 
 namespace zeroplan::accuracy {
 namespace {
@@ -15,24 +14,6 @@ constexpr std::int64_t kGptVocabulary = 50257;  // GPT-2's byte-pair encoding
 constexpr std::int64_t kGatedWidthMultiple = 256;
 // How far a count may be from the stated one for a block to be told by it.
 constexpr double kCountTolerance = 0.02;
-
-enum class Block { gpt, opt, mpt, llama, qwen, nemotron, falcon, encoder, experts };
-
-struct NamePart {
-  std::string_view part;
-  Block block;
-};
-
-// The first that the model's name holds.
-constexpr std::array kNames{NamePart{"enc", Block::encoder},     NamePart{"bert", Block::encoder},
-                            NamePart{"T5", Block::encoder},      NamePart{"deepseek", Block::experts},
-                            NamePart{"mixtral", Block::experts}, NamePart{"moe", Block::experts},
-                            NamePart{"mpt", Block::mpt},         NamePart{"llama", Block::llama},
-                            NamePart{"internlm", Block::llama},  NamePart{"mistral", Block::llama},
-                            NamePart{"qwen", Block::qwen},       NamePart{"nemotron", Block::nemotron},
-                            NamePart{"falcon", Block::falcon},   NamePart{"opt-", Block::opt},
-                            NamePart{"gpt", Block::gpt},         NamePart{"bloom", Block::gpt},
-                            NamePart{"megatron", Block::gpt}};
 
 bool is_gated(Block block) { return block == Block::llama || block == Block::qwen; }
 
@@ -76,26 +57,18 @@ void take_block(Model& model, Block block) {
   }
 }
 
-void take_notes(Model& model, std::string_view notes) {
-  if (mentions(notes, "untied") || mentions(notes, "embeddings=false")) {
-    model.tied_embeddings = false;
-  } else if (mentions(notes, "tied embeddings")) {
-    model.tied_embeddings = true;
-  }
-}
-
 Model make_model(const Run& run, Block block) {
   const std::int64_t layers = required(run.layers);
   const std::int64_t hidden = required(run.hidden);
   const std::int64_t heads = required(run.heads);
-  if (!run.vocabulary && block != Block::gpt) throw NotModelled{"the vocabulary is not stated"};
+  if (!run.vocabulary && block != Block::gpt2) throw NotModelled{"the vocabulary is not stated"};
   Model model = describe::read_model_spelling(
       fmt::format("layers={},hidden={},heads={},kv_heads={},vocab={},ffn={},gated={}", layers, hidden, heads,
                   run.kv_heads.value_or(heads), run.vocabulary.value_or(kGptVocabulary),
                   run.ffn.value_or(usual_width(block, hidden)), is_gated(block)));
   model.name = run.model;
   take_block(model, block);
-  take_notes(model, run.notes);
+  if (run.tied_embeddings) model.tied_embeddings = *run.tied_embeddings;
   return model;
 }
 
@@ -109,17 +82,12 @@ bool has_stated_count(const Run& run, const Model& model) {
 
 Model model_of(const Run& run) {
   if (run.expert_parallel.value_or(1) > 1) throw NotModelled{"expert parallelism"};
-  for (const NamePart& name : kNames) {
-    if (!mentions(run.model, name.part)) continue;
-    if (name.block == Block::encoder) throw NotModelled{"an encoder or encoder-decoder model"};
-    if (name.block == Block::experts) throw NotModelled{"experts whose shape has no column"};
-    return make_model(run, name.block);
-  }
-  for (const Block block : {Block::gpt, Block::llama}) {
+  if (run.block) return make_model(run, *run.block);
+  for (const Block block : {Block::gpt2, Block::llama}) {
     Model model = make_model(run, block);
     if (has_stated_count(run, model)) return model;
   }
-  throw NotModelled{"the kind of model is not known by its name or its parameter count"};
+  throw NotModelled{"the kind of model is not stated, and not known by its parameter count"};
 }
 
 }  // namespace zeroplan::accuracy

@@ -21,7 +21,7 @@ describe::ResolvedPlan resolve(const Run& run, describe::PlanOptions options, co
     options.nodes = gpus / per_node;
   }
   describe::ResolvedPlan resolved = describe::resolve_plan(options, model, preset.device.name);
-  resolved.cluster.node.reset();  // apply_interconnect describes the run's own, by what the file says
+  resolved.cluster.node = plain_node(run, resolved.cluster, preset);
   return resolved;
 }
 
@@ -43,12 +43,13 @@ bool measures_something(const Run& run) {
 
 std::variant<ModelledRun, NotModelled> model_run(const Run& run) {
   if (!measures_something(run)) return NotModelled{"nothing measured: no memory, step time or OOM"};
+  if (!run.not_scored.empty()) return NotModelled{run.not_scored};
   try {
     describe::PlanOptions options = plan_options_of(run);
     const describe::Cluster preset = preset_of(run);
     const describe::Model model = model_of(run);
     describe::ResolvedPlan resolved = resolve(run, std::move(options), model, preset);
-    apply_interconnect(run, resolved.cluster);
+    apply_network(run, resolved.cluster);
     return ModelledRun{model, std::move(resolved.plan), std::move(resolved.cluster),
                        run.gpu_memory_gb.has_value()};
   } catch (const NotModelled& reason) {

@@ -24,16 +24,17 @@ struct NotModelled {
   std::string reason;
 };
 
-// What the words of a file of runs mean for a plan, and what is assumed where they say nothing:
-// docs/accuracy.md.
+// The plan that the columns of a run say, and what is assumed where they say nothing: docs/accuracy.md.
 std::variant<ModelledRun, NotModelled> model_run(const Run& run);
 
 // The parts, for model_run and its tests. Each throws NotModelled.
 describe::Model model_of(const Run& run);
 describe::PlanOptions plan_options_of(const Run& run);
 std::string hardware_of(const Run& run);  // a preset's name
-// Puts what the run says of its node and network over what the preset says.
-void apply_interconnect(const Run& run, describe::Cluster& cluster);
+// A node that is of another size than the preset's: the GPU's own links, wired as in the preset.
+describe::Node plain_node(const Run& run, const describe::Cluster& cluster, const describe::Cluster& preset);
+// Puts what the run says of its network over what the preset says.
+void apply_network(const Run& run, describe::Cluster& cluster);
 
 // "A100-80GB"; "unknown" where no GPU is stated.
 std::string gpu_label(const Run& run);

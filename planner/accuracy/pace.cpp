@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <string>
+#include <map>
+#include <utility>
 
+#include "planner/describe/machine/hardware_reader.hpp"
+#include "planner/describe/text/named_description.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/time.hpp"
 
@@ -12,9 +16,10 @@ namespace zeroplan::accuracy {
 namespace {
 
 using describe::Engine;
+using describe::MapReader;
 
-constexpr const char* kMegatron = "megatron, megatron-deepspeed, megatron-v1";
-constexpr const char* kPyTorch = "deepspeed, fsdp2, llm-foundry, pytorch";
+constexpr std::string_view kSchema = "zeroplan.pace/1";
+constexpr double kLargest = 1e6;
 
 // Deals configurations to folds. Of the first twenty numbers, the one whose smallest fold has the most runs with
 // the two large configurations (vtrain-single's widths, a third of all runs each) in different folds.
@@ -36,37 +41,94 @@ std::string engine_of(const ModelledRun& run) {
   return name == "megatron-deepspeed" ? "megatron" : name;
 }
 
+const std::map<std::string, double Engine::*, std::less<>>& fields() {
+  static const std::map<std::string, double Engine::*, std::less<>> all{
+      {"matmul_fraction", &Engine::matmul_fraction},
+      {"attention_fraction", &Engine::attention_fraction},
+      {"kernel_gap_us", &Engine::kernel_gap_us},
+      {"host_issue_us", &Engine::host_issue_us},
+      {"elementwise_factor", &Engine::elementwise_factor},
+      {"traffic_slowdown", &Engine::traffic_slowdown}};
+  return all;
+}
+
+PaceConstant read_constant(MapReader& reader) {
+  PaceConstant constant;
+  constant.name = reader.string("name").value_or("");
+  constant.architecture = reader.string("architecture").value_or("");
+  if (const describe::Value* engines = reader.list("engines")) {
+    for (const describe::Value& engine : engines->items) constant.engines.push_back(engine.text);
+  }
+  if (const auto field = fields().find(constant.name); field != fields().end())
+    constant.field = field->second;
+  if ((constant.field == nullptr) != constant.engines.empty() ||
+      constant.engines.empty() == constant.architecture.empty()) {
+    reader.problem("name", "expected engines and a constant of theirs, or an architecture");
+  }
+  constant.first = reader.real("first", 0, kLargest).value_or(0);
+  constant.most = reader.real("most", 0, kLargest).value_or(kLargest);
+  const std::vector<double> without =
+      describe::read_numbers(reader, "without", {.minimum = 0, .maximum = kLargest}, "a value for each fold");
+  if (without.size() == kFolds) {
+    std::copy(without.begin(), without.end(), constant.without.begin());
+  } else {
+    reader.problem("without", fmt::format("expected {} values", kFolds));
+  }
+  reader.finish();
+  return constant;
+}
+
+std::vector<PaceConstant> read_constants() {
+  Problems problems;
+  const describe::Document& document = describe::document_of(describe::embedded_pace().front());
+  MapReader reader(document.root, document.source, "", problems);
+  describe::check_schema(reader, kSchema);
+  std::vector<PaceConstant> constants;
+  if (const describe::Value* list = reader.list("constants")) {
+    for (const describe::Value& item : list->items) {
+      MapReader constant(item, document.source, "constants", problems);
+      constants.push_back(read_constant(constant));
+    }
+  }
+  reader.finish();
+  problems.throw_if_any();
+  return constants;
+}
+
 }  // namespace
 
-const std::array<PaceConstant, kPaceConstants> kPace{
-    {{kMegatron, "matmul_fraction", &Engine::matmul_fraction, 0.9, 1},
-     {kMegatron, "kernel_gap_us", &Engine::kernel_gap_us, 40, 1000},
-     {kMegatron, "host_issue_us", &Engine::host_issue_us, 109, 1000},
-     {kMegatron, "elementwise_factor", &Engine::elementwise_factor, 1.75, 20},
-     {kPyTorch, "matmul_fraction", &Engine::matmul_fraction, 0.8, 1},
-     {kPyTorch, "attention_fraction", &Engine::attention_fraction, 0.6, 2},
-     {kPyTorch, "host_issue_us", &Engine::host_issue_us, 360, 1000},
-     {kPyTorch, "elementwise_factor", &Engine::elementwise_factor, 1.5, 20},
-     {kPyTorch, "traffic_slowdown", &Engine::traffic_slowdown, 0.2, 1},
-     {"Volta", "sustained", nullptr, 0.6, 1},
-     {"Hopper", "sustained", nullptr, 0.9, 1}}};
+const std::vector<PaceConstant>& pace_constants() {
+  static const std::vector<PaceConstant> constants = read_constants();
+  return constants;
+}
 
 bool applies(const PaceConstant& constant, const ModelledRun& run) {
-  if (constant.field == nullptr) return run.cluster.device.architecture == constant.group;
-  const std::string names = fmt::format(", {},", constant.group);
-  return names.find(fmt::format(" {},", run.plan.engine.name)) != std::string::npos;
+  if (constant.field == nullptr) return run.cluster.device.architecture == constant.architecture;
+  return std::find(constant.engines.begin(), constant.engines.end(), run.plan.engine.name) !=
+         constant.engines.end();
+}
+
+PaceValues shipped_pace(const ModelledRun& run) {
+  PaceValues values;
+  for (const PaceConstant& constant : pace_constants()) {
+    values.push_back(!applies(constant, run)     ? constant.first
+                     : constant.field == nullptr ? predict::sustained_fraction(run.cluster.device)
+                                                 : run.plan.engine.*constant.field);
+  }
+  return values;
 }
 
 double step_seconds(const ModelledRun& run, const program::StepProgram& program, const PaceValues& values) {
   describe::Plan plan = run.plan;
   const double shipped = predict::sustained_fraction(run.cluster.device);
   double sustained = shipped;
-  for (std::size_t c = 0; c < kPaceConstants; ++c) {
-    if (!applies(kPace[c], run)) continue;
-    if (kPace[c].field == nullptr) {
+  for (std::size_t c = 0; c < values.size(); ++c) {
+    const PaceConstant& constant = pace_constants()[c];
+    if (!applies(constant, run)) continue;
+    if (constant.field == nullptr) {
       sustained = values[c];
     } else {
-      plan.engine.*kPace[c].field = values[c];
+      plan.engine.*constant.field = values[c];
     }
   }
   predict::KernelRates rates = predict::kernel_rates(run.cluster.device, plan);
@@ -82,14 +144,10 @@ std::size_t fold_of(const ModelledRun& run) {
   return static_cast<std::size_t>(hash_of(configuration) >> 32U) % kFolds;
 }
 
-const PaceValues& pace_without(std::size_t fold) {
-  // In the order of kPace; scripts/fit_times prints these lines.
-  static constexpr std::array<PaceValues, kFolds> kWithout{{
-      {0.828, 43.6, 109, 1.43, 0.873, 0.586, 397, 3.4, 0.162, 0.668, 0.914},
-      {0.956, 44.2, 108, 1.68, 0.816, 0.582, 542, 2.65, 0.00674, 0.576, 0.937},
-      {0.98, 43.1, 107, 1.94, 0.82, 0.597, 347, 2.83, 0.00141, 0.568, 0.932},
-  }};
-  return kWithout.at(fold);
+PaceValues pace_without(std::size_t fold) {
+  PaceValues values;
+  for (const PaceConstant& constant : pace_constants()) values.push_back(constant.without.at(fold));
+  return values;
 }
 
 }  // namespace zeroplan::accuracy

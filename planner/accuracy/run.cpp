@@ -1,6 +1,7 @@
 #include "planner/accuracy/run.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,20 +12,26 @@
 #include <utility>
 
 #include "planner/accuracy/csv.hpp"
-#include "planner/accuracy/words.hpp"
+#include "planner/describe/machine/hardware_reader.hpp"
+#include "planner/describe/plan/engine.hpp"
 #include "planner/error.hpp"
 
 namespace zeroplan::accuracy {
 namespace {
 
 constexpr std::int64_t kLargestCount = 1'000'000'000;
-
-constexpr std::int64_t kSmallestHidden = 1024;
+constexpr std::int64_t kMostNics = 1024;
 
 constexpr std::array kMemoryKinds{MemoryKind::allocated, MemoryKind::active, MemoryKind::reserved,
                                   MemoryKind::nvidia_smi, MemoryKind::unspecified};
 
-// The columns of measured_runs.csv (docs/accuracy.md), also those of which nothing is read.
+// As files have them, in the order of Block.
+const std::vector<std::string>& block_names() {
+  static const std::vector<std::string> names{"gpt2", "opt", "mpt", "llama", "qwen", "nemotron", "falcon"};
+  return names;
+}
+
+// The columns of measured_runs.csv (docs/accuracy.md) that nothing is read of, or not of every row.
 constexpr std::array<std::string_view, 58> kColumns{"id",
                                                     "source",
                                                     "source_locator",
@@ -82,7 +89,7 @@ constexpr std::array<std::string_view, 58> kColumns{"id",
                                                     "quality",
                                                     "derived_fields",
                                                     "notes",
-                                                    "not_evidence"};
+                                                    "plan_reason"};
 
 // The fields of one row by column name. Problems are entered; a column that the file lacks is one problem,
 // not one for every row.
@@ -105,6 +112,21 @@ class RowReader {
   bool has(std::string_view name) {
     asked_.emplace(name);
     return table_.column(name).has_value();
+  }
+
+  // Of a column that a file may leave out: empty then.
+  const std::string& optional_text(std::string_view name) {
+    static const std::string none;
+    return has(name) ? text(name) : none;
+  }
+
+  // yes, no, or nothing, of such a column.
+  std::optional<bool> optional_answer(std::string_view name) {
+    const std::string& field = optional_text(name);
+    if (field == "yes") return true;
+    if (field == "no") return false;
+    if (!field.empty()) refuse(name, "yes, no, or nothing");
+    return std::nullopt;
   }
 
   // Enters a problem for every column that nobody asked for and that is not one of `more`.
@@ -158,6 +180,15 @@ class RowReader {
 
 void read_model(RowReader& row, Run& run) {
   run.model = row.text("model");
+  run.tied_embeddings = row.optional_answer("tied_embeddings");
+  if (const std::string& block = row.optional_text("block"); !block.empty()) {
+    const auto found = std::find(block_names().begin(), block_names().end(), block);
+    if (found == block_names().end()) {
+      row.refuse("block", fmt::format("one of {}", fmt::join(block_names(), ", ")));
+    } else {
+      run.block = static_cast<Block>(found - block_names().begin());
+    }
+  }
   run.layers = row.count("layers");
   run.hidden = row.count("hidden");
   run.ffn = row.count("ffn");
@@ -170,6 +201,10 @@ void read_model(RowReader& row, Run& run) {
 void read_layout(RowReader& row, Run& run) {
   run.gpus = row.count("n_gpus");
   run.gpus_per_node = row.count("gpus_per_node");
+  run.hardware = row.optional_text("hw");
+  if (!run.hardware.empty() && describe::find_preset(run.hardware) == nullptr) {
+    row.refuse("hw", "the name of a machine (zeroplan hw list)");
+  }
   run.gpu_type = row.text("gpu_type");
   run.gpu_family = row.text("gpu_family");
   run.gpu_memory_gb = row.positive("gpu_mem_GB");
@@ -180,7 +215,10 @@ void read_layout(RowReader& row, Run& run) {
   run.context_parallel = row.count("cp");
   run.expert_parallel = row.count("ep");
   run.zero_stage = row.count("zero_stage", 0, 3);
-  run.sharding = row.text("sharding");
+  if (row.has("shard_ranks")) run.shard_ranks = row.count("shard_ranks");
+  run.pcie = row.optional_answer("pcie");
+  if (row.has("nics")) run.nics = row.count("nics", 1, kMostNics);
+  if (row.has("node_gbits_per_s")) run.node_gbits_per_s = row.positive("node_gbits_per_s");
   run.micro_batch = row.count("micro_batch");
   run.global_batch = row.count("global_batch");
   run.gradient_accumulation = row.count("grad_accum");
@@ -189,12 +227,13 @@ void read_layout(RowReader& row, Run& run) {
 std::optional<MeasuredMemory> read_memory(RowReader& row) {
   const std::optional<double> low = row.positive("mem_lo_GiB");
   const std::optional<double> high = row.positive("mem_hi_GiB");
+  const bool is_upper_bound = row.optional_answer("mem_upper_bound").value_or(false);
   const std::string& text = row.text("mem_kind");
   if (!low && !high && text.empty()) return std::nullopt;
   for (const MemoryKind kind : kMemoryKinds) {
     if (text != name_of(kind)) continue;
     if (low && high && *low <= *high) {
-      return MeasuredMemory{kind, *low, *high, mentions(row.text("mem_detail"), "upper bound")};
+      return MeasuredMemory{kind, *low, *high, is_upper_bound};
     }
     row.refuse("mem_hi_GiB", "an interval from mem_lo_GiB to mem_hi_GiB, for mem_kind is stated");
     return std::nullopt;
@@ -221,19 +260,48 @@ void read_outcome(RowReader& row, Run& run) {
 }
 
 // Where no step time was measured, tokens per second say it best: some sources cut samples per second to
-// whole ones (llm-foundry prints 1 for 1.37), and times made of those are up to twice too long. Steps of tiny
-// models that only wait for their host say nothing of the model; their source was made for memory.
+// whole ones (llm-foundry prints 1 for 1.37), and times made of those are up to twice too long.
 std::optional<double> step_seconds(RowReader& row, const Run& run) {
   const std::optional<double> stated = row.positive("norm_step_time_s");
-  if (run.hidden.value_or(kSmallestHidden) < kSmallestHidden && mentions(run.notes, "launch/comm bound")) {
-    return std::nullopt;
-  }
   if (!row.has("measured_step_time_s") || !row.has("norm_tokens_per_s_per_gpu")) return stated;
   const std::optional<double> rate = row.positive("norm_tokens_per_s_per_gpu");
   const bool counted = run.global_batch && run.sequence && run.gpus;
   if (!row.text("measured_step_time_s").empty() || !rate || !counted) return stated;
   const double tokens = static_cast<double>(*run.global_batch) * static_cast<double>(*run.sequence);
   return tokens / (static_cast<double>(*run.gpus) * *rate);
+}
+
+// How the run is planned where that is not the default.
+void read_plan(RowReader& row, Run& run) {
+  if (const std::string& engine = row.optional_text("engine"); !engine.empty()) {
+    try {
+      run.engine = describe::find_engine(engine).name;
+    } catch (const ConfigurationError&) {
+      row.refuse("engine", fmt::format("one of {}", fmt::join(describe::engine_names(), ", ")));
+    }
+  }
+  run.overlap = row.optional_answer("overlap");
+  run.dropout = row.optional_answer("dropout");
+  run.partition_activations = row.optional_answer("partition_activations");
+}
+
+// What of the run is scored: everything that was measured, or what the column says.
+void take_scored(RowReader& row, Run& run) {
+  const std::string& scored = row.optional_text("scored");
+  const std::string& reason = row.optional_text("scored_reason");
+  if (scored.empty() || scored == "yes") return;
+  if (scored == "memory") {
+    run.step_seconds.reset();
+  } else if (scored == "time") {
+    run.memory.reset();
+  } else if (scored == "no") {
+    run.not_scored = reason;
+  } else {
+    row.refuse("scored", "yes, memory, time or no");
+  }
+  if (reason.empty()) {
+    row.refuse("scored", "a reason in the column scored_reason, because not everything is scored");
+  }
 }
 
 Run measured_run(RowReader& row) {
@@ -249,48 +317,12 @@ Run measured_run(RowReader& row) {
   run.flash_attention = row.text("flash_attention");
   run.offload = row.text("offload");
   run.compile = row.text("compile");
-  run.notes = row.text("notes");
-  if (row.has("date_or_version")) run.date = row.text("date_or_version");
+  read_plan(row, run);
   run.memory = read_memory(row);
   run.step_seconds = step_seconds(row, run);
   read_outcome(row, run);
-  return run;
-}
-
-// What every run of vtrain_runs.csv shares stands in docs/accuracy.md.
-Run vtrain_run(RowReader& row, int line) {
-  Run run;
-  run.source = "vtrain-" + row.text("part");
-  run.id = fmt::format("{}-line-{}", run.source, line);
-  run.quality = 'A';
-  run.model = "GPT";
-  run.layers = row.count("layers");
-  run.hidden = row.count("hidden");
-  run.heads = run.kv_heads = row.count("heads");
-  if (run.hidden) run.ffn = 4 * *run.hidden;
-  run.vocabulary = 50257;
-  run.sequence = row.count("seq_len");
-  run.parameters_billions = row.positive("params_B");
-  run.gpus = row.count("n_gpus");
-  run.gpus_per_node = 8;
-  run.gpu_type = "A100-80GB";
-  run.gpu_family = "A100";
-  run.gpu_memory_gb = 80;
-  run.interconnect = "NVSwitch; 800 Gbit/s InfiniBand per node";
-  run.data_parallel = row.count("dp");
-  run.tensor_parallel = row.count("tp");
-  run.pipeline_parallel = row.count("pp");
-  run.zero_stage = 0;
-  run.sharding = "Megatron-LM DDP";
-  run.micro_batch = row.count("micro_batch");
-  run.global_batch = row.count("global_batch");
-  run.precision = "fp16";
-  run.optimizer = "Adam";
-  // With full recomputation the runs on one node would execute at up to 226 TFLOPS a GPU (docs/accuracy.md).
-  run.recompute = row.text("part") == "single" ? "none" : "full";
-  run.flash_attention = "no";
-  run.offload = "none";
-  run.step_seconds = row.positive("step_time_s");
+  take_scored(row, run);
+  run.not_evidence = row.optional_text("not_evidence");
   return run;
 }
 
@@ -314,20 +346,16 @@ std::string_view name_of(MemoryKind kind) {
 
 std::vector<Run> read_runs(std::string_view text, const std::string& source) {
   const CsvTable table = read_csv(text, source);
-  const bool is_vtrain = table.column("part").has_value();
-  if (!is_vtrain && !table.column("source")) {
-    throw ConfigurationError(
-        Problem{source, 1, "",
-                "found a header with neither \"source\" nor \"part\", expected the columns of "
-                "measured_runs.csv or of vtrain_runs.csv"});
+  if (!table.column("source")) {
+    throw ConfigurationError(Problem{
+        source, 1, "", "found a header without \"source\", expected the columns of measured_runs.csv"});
   }
   std::vector<Run> runs;
   Problems problems;
   RowReader reader(table, problems);
   for (const CsvTable::Row& row : table.rows) {
     reader.next(row);
-    Run& run = runs.emplace_back(is_vtrain ? vtrain_run(reader, row.line) : measured_run(reader));
-    if (reader.has("not_evidence")) run.not_evidence = reader.text("not_evidence");
+    Run& run = runs.emplace_back(measured_run(reader));
     run.file = source;
     run.line = row.line;
   }

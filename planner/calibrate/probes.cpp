@@ -81,11 +81,11 @@ using Sizes = std::array<std::int64_t, 4>;  // dims of an instruction
 
 // Widths are no powers of two: rows that are so many bytes apart share lines of the caches, as those of few
 // models do.
-std::vector<Sizes> product_sizes(Extent extent) {
+std::vector<Sizes> product_sizes(ProbeSizes chosen) {
   const std::vector<std::int64_t> rows =
-      extent.quick ? std::vector<std::int64_t>{64, 256} : std::vector<std::int64_t>{64, 256, 1024};
+      chosen.quick ? std::vector<std::int64_t>{64, 256} : std::vector<std::int64_t>{64, 256, 1024};
   const std::vector<std::int64_t> widths =
-      extent.quick ? std::vector<std::int64_t>{144, 576} : std::vector<std::int64_t>{144, 576, 2304};
+      chosen.quick ? std::vector<std::int64_t>{144, 576} : std::vector<std::int64_t>{144, 576, 2304};
   std::vector<Sizes> sizes;
   for (const std::int64_t m : rows) {
     for (const std::int64_t n : widths) {
@@ -95,9 +95,9 @@ std::vector<Sizes> product_sizes(Extent extent) {
   return sizes;
 }
 
-std::vector<Sizes> attention_sizes(Extent extent) {
+std::vector<Sizes> attention_sizes(ProbeSizes chosen) {
   constexpr std::int64_t kWidth = 512;
-  const std::int64_t tokens = extent.quick ? 256 : 1024;
+  const std::int64_t tokens = chosen.quick ? 256 : 1024;
   std::vector<Sizes> sizes;
   for (std::int64_t sequence = 64; sequence <= tokens; sequence *= 4) {
     for (const std::int64_t head_dim : {64, 128}) {
@@ -235,9 +235,9 @@ Probe grid_probe(const Instruction& like, OperandTypes types, const std::vector<
 
 }  // namespace
 
-std::vector<Probe> kernel_probes(describe::Precision precision, const Group& ranks, Extent extent) {
+std::vector<Probe> kernel_probes(describe::Precision precision, const Group& ranks, ProbeSizes chosen) {
   std::vector<Probe> probes;
-  const std::size_t models = extent.quick ? kQuickModels : kModels.size();
+  const std::size_t models = chosen.quick ? kQuickModels : kModels.size();
   for (std::size_t i = 0; i < models; ++i) probes.push_back(model_probe(kModels[i], precision, ranks));
   std::set<KernelKind> seen;
   std::vector<Probe> grids;
@@ -249,7 +249,7 @@ std::vector<Probe> kernel_probes(describe::Precision precision, const Group& ran
       if (!seen.insert(without_bias(kind)).second) continue;
       grids.push_back(
           grid_probe(instruction, kind.types,
-                     sizes == KernelSizes::product ? product_sizes(extent) : attention_sizes(extent), ranks));
+                     sizes == KernelSizes::product ? product_sizes(chosen) : attention_sizes(chosen), ranks));
       grids.back().what = fmt::format("{} {}", describe::name_of(precision), grids.back().what);
     }
   }
@@ -257,7 +257,7 @@ std::vector<Probe> kernel_probes(describe::Precision precision, const Group& ran
   return probes;
 }
 
-Probe collective_probe(describe::Precision precision, const Group& ranks, Extent extent) {
+Probe collective_probe(describe::Precision precision, const Group& ranks, ProbeSizes chosen) {
   Probe probe;
   probe.what = fmt::format("{} collectives", describe::name_of(precision));
   probe.program = empty_program(ranks);
@@ -265,7 +265,7 @@ Probe collective_probe(describe::Precision precision, const Group& ranks, Extent
   const DataType type = program::compute_type(precision);
   std::vector<Operand> vectors;
   std::vector<Elements> elements;
-  const int doublings = extent.quick ? kQuickDoublings : kDoublings;
+  const int doublings = chosen.quick ? kQuickDoublings : kDoublings;
   for (int i = 0; i <= doublings; ++i) {
     elements.push_back(round_up((kFirstVector << i) / program::bytes_of(type), ranks.size));
     vectors.push_back(blocks.piece(type, elements.back()));
@@ -287,10 +287,10 @@ Probe collective_probe(describe::Precision precision, const Group& ranks, Extent
   return probe;
 }
 
-Probe skew_probe(const Group& ranks, Extent extent) {
-  const std::int64_t width = extent.quick ? 288 : 2304;
-  const std::int64_t rows = extent.quick ? 128 : 1024;
-  const int times = extent.quick ? 8 : 12;
+Probe skew_probe(const Group& ranks, ProbeSizes chosen) {
+  const std::int64_t width = chosen.quick ? 288 : 2304;
+  const std::int64_t rows = chosen.quick ? 128 : 1024;
+  const int times = chosen.quick ? 8 : 12;
   Probe probe;
   probe.what = "waiting for each other";
   probe.program = empty_program(ranks);

@@ -18,20 +18,21 @@ struct Probe {
   bool is_grid = false;  // of products or attention over sizes; otherwise a model's step, for all else
 };
 
-// How much is measured.
-struct Extent {
+// Over which sizes is measured.
+struct ProbeSizes {
   bool quick = false;  // few sizes, small ones
 };
 
 // The probes for `devices` ranks that work at once, as rank `rank` runs them: training steps of small models
 // in which every kernel of `precision` occurs, then grids over the sizes of their products and attention.
-std::vector<Probe> kernel_probes(describe::Precision precision, const program::Group& ranks, Extent extent);
+std::vector<Probe> kernel_probes(describe::Precision precision, const program::Group& ranks,
+                                 ProbeSizes chosen);
 
 // Collectives over vectors that double in size, from first_vector_bytes() on; needs two ranks.
-Probe collective_probe(describe::Precision precision, const program::Group& ranks, Extent extent);
+Probe collective_probe(describe::Precision precision, const program::Group& ranks, ProbeSizes chosen);
 
 // Matrix products of some tens of milliseconds, each with a small all-reduce behind it: how long ranks wait
 // for each other. Needs two ranks.
-Probe skew_probe(const program::Group& ranks, Extent extent);
+Probe skew_probe(const program::Group& ranks, ProbeSizes chosen);
 
 }  // namespace zeroplan::calibrate

@@ -1,9 +1,8 @@
 #include "planner/predict/kernels.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
+#include <vector>
 
 #include "planner/instructions/table.hpp"
 #include "planner/predict/measured_kernels.hpp"
@@ -21,62 +20,45 @@ constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
 
-// What large products and streaming kernels reach of their peaks, where the profile has no measurement, by
-// architecture: A100 and H100 tables of the Azure benchmarking guide, MAMF of ml-engineering, NVIDIA forum
-// topic 79781 for Volta.
-// `sustained`: what a whole step reaches of that, relative to an A100, fitted by scripts/fit_times: a
-// benchmark of one product finds a cool chip. Blackwell is taken as Hopper.
-struct Attainable {
-  std::string_view architecture;
-  double matmul = 0.8, memory = 0.85, attention = 0.5;
-  double sustained = 1;
-};
-constexpr std::array<Attainable, 5> kAttainable{{{"Volta", 0.90, 0.85, 0.5, 0.582},
-                                                 {"Ampere", 0.85, 0.834, 0.755, 1},
-                                                 {"Hopper", 0.80, 0.887, 0.39, 0.942},
-                                                 {"Blackwell", 0.776, 0.865, 0.39, 0.942},
-                                                 {"CDNA3", 0.51, 0.85, 0.5, 1}}};
-
-// Fused attention: FlashAttention 2, of which `attention` is the limit for long sequences and wide heads. Its
-// forward on an H100 is 180 to 299 TFLOPS for heads of 64 and 191 to 335 for 128 at lengths of 512 to 16384
-// (flash-attention, assets/flash3_fp16_fwd.png): within 15 % of limit x s / (s + 300) x d / (d + 17). On an
-// A100 179.5 at d 64, s 8192 (Azure guide). Backward: cuDNN 9.19 on an H200 reaches 0.76 to 0.85 of its
-// forward.
-constexpr double kAttentionHalfLength = 300;
-constexpr double kAttentionHalfHead = 17;
-constexpr double kAttentionBackward = 0.82;
-
 // To fp32, scale, mask, softmax, to 16 bits; backward as many. Each moves about what the fused one does.
 constexpr double kUnfusedSoftmaxKernels = 5;
 
-// Kernels that an engine does not fuse are held up by the multiprocessors, not by the memory: an engine's
-// elementwise_factor is over the memory of an A100, which moves this for each of its multiprocessors, bytes
-// per second.
-constexpr double kBytesPerMultiprocessor = 1700e9 / 108;
+using describe::Device;
+using describe::DeviceArchitecture;
 
-// The processors of a host.
-constexpr std::string_view kHostArchitecture = "host";
+// What heads of this width reach of the limit at this length.
+double attention_shape(const DeviceArchitecture& facts, double length, double width) {
+  return length / (length + facts.attention_half_length.value) * width /
+         (width + facts.attention_half_head.value);
+}
 
-// Tiles that matrix libraries choose from, with what a smaller one loses by reading its operands more often.
-struct Tile {
-  double rows = 0, columns = 0, efficiency = 1;
-};
-constexpr std::array<Tile, 4> kTiles{{{256, 128, 1.0}, {128, 128, 0.95}, {128, 64, 0.8}, {32, 64, 0.4}}};
-// Filling and emptying the pipeline of a tile costs so many steps of the inner dimension.
-constexpr double kTileOverheadDepth = 32;
+double value(const std::optional<describe::Figure>& figure) { return figure ? figure->value : 0; }
 
-// 16-bit products go to Volta's matrix units only where their sizes are multiples of this; others run on the
-// plain units, which have two 16-bit operations for an fp32 one (NVIDIA, Matrix Multiplication Background
-// User's Guide: requirements before cuBLAS 11). They reach what well-tuned fp32 products do.
-constexpr std::int64_t kAlignedSize = 8;
-constexpr std::string_view kNeedsAlignment = "Volta";
-constexpr double kPlainUnits = 2 * 0.85;
-
-Attainable attainable_of(const describe::Device& device) {
-  for (const Attainable& known : kAttainable) {
-    if (device.architecture == known.architecture) return known;
+// Of the peak, what the forward of fused attention tends to for long sequences and wide heads: the median of
+// what the device's measurements say, or the architecture's.
+double attention_fraction(const Device& device, const DeviceArchitecture& facts) {
+  const double peak = kTera * value(device.peak_fp16_tflops);
+  std::vector<double> limits;
+  for (const describe::AttainedAttention& entry : device.attained_attention) {
+    if (!entry.used || !(peak > 0)) continue;
+    const auto width = static_cast<double>(*entry.head_dim);
+    for (std::size_t i = 0; i < entry.lengths.size(); ++i) {
+      limits.push_back(kTera * entry.tflops[i] / attention_shape(facts, entry.lengths[i], width) / peak);
+    }
   }
-  return {};
+  if (limits.empty()) return facts.attention_fraction.value;
+  std::sort(limits.begin(), limits.end());
+  const std::size_t half = limits.size() / 2;
+  return limits.size() % 2 == 1 ? limits[half] : (limits[half - 1] + limits[half]) / 2;
+}
+
+// Of the peak, what large 16-bit products reach: the best of the device's measurements, or the architecture's.
+double matmul_fraction(const Device& device, const DeviceArchitecture& facts) {
+  double best = 0;
+  for (const describe::AttainedMatmul& entry : device.attained_matmul) {
+    if (entry.used && entry.fraction_of_peak) best = std::max(best, *entry.fraction_of_peak);
+  }
+  return best > 0 ? best : facts.matmul_fraction.value;
 }
 
 double bytes_of(const StepProgram& program, const Instruction& instruction, std::size_t operand) {
@@ -91,20 +73,22 @@ double rounded_up(double value) {
   return whole < value ? whole + 1 : whole;
 }
 
-bool is_aligned(double size) { return static_cast<std::int64_t>(size) % kAlignedSize == 0; }
+bool is_multiple(double size, std::int64_t of) { return static_cast<std::int64_t>(size) % of == 0; }
 
 // `batch` products of C[m,n] = A[m,k] B[k,n], which move `bytes` in all.
 double product_seconds(const KernelRates& rates, double batch, double m, double n, double k, double bytes) {
   double best = 0;
   double flops_per_s = rates.matmul_flops_per_s;
-  if (rates.unaligned_flops_per_s > 0 && !(is_aligned(m) && is_aligned(n) && is_aligned(k))) {
-    flops_per_s = std::min(flops_per_s, rates.unaligned_flops_per_s);
+  if (rates.unaligned_flops_per_s > 0) {
+    const auto size = static_cast<std::int64_t>(rates.facts->aligned_size->value);
+    const bool is_aligned = is_multiple(m, size) && is_multiple(n, size) && is_multiple(k, size);
+    if (!is_aligned) flops_per_s = std::min(flops_per_s, rates.unaligned_flops_per_s);
   }
-  for (const Tile& tile : kTiles) {
+  const double overhead = rates.facts->tile_overhead_depth.value;
+  for (const describe::Tile& tile : rates.facts->tiles) {
     const double tiles = batch * rounded_up(m / tile.rows) * rounded_up(n / tile.columns);
     const double waves = rounded_up(tiles / rates.multiprocessors);
-    const double flops =
-        waves * rates.multiprocessors * tile.rows * tile.columns * 2 * (k + kTileOverheadDepth);
+    const double flops = waves * rates.multiprocessors * tile.rows * tile.columns * 2 * (k + overhead);
     const double seconds = flops / (flops_per_s * tile.efficiency);
     if (best == 0 || seconds < best) best = seconds;
   }
@@ -137,10 +121,9 @@ double fused_attention_seconds(const KernelRates& rates, const StepProgram& prog
   const auto width = static_cast<double>(instruction.dims[3]);
   const program::Products& products = program::row_of(instruction.op).products;
   const bool is_backward = products.executed > products.needed;  // it makes the scores a second time
-  const double pass = is_backward ? kAttentionBackward : 1;
+  const double pass = is_backward ? rates.facts->attention_backward.value : 1;
   const auto rate = [&](double keys) {
-    const double shape = keys / (keys + kAttentionHalfLength) * width / (width + kAttentionHalfHead);
-    return rates.attention_flops_per_s * shape * pass;
+    return rates.attention_flops_per_s * attention_shape(*rates.facts, keys, width) * pass;
   };
   const program::AttentionWindow& window = program.constants.window;
   const double windowed = window.windowed_share(program.layers);
@@ -165,21 +148,23 @@ const std::optional<describe::Figure>& peak_tflops(const describe::Device& devic
   return device.peak_fp32_tflops;
 }
 
-double sustained_fraction(const describe::Device& device) { return attainable_of(device).sustained; }
+double sustained_fraction(const describe::Device& device) {
+  return describe::architecture_of(device).sustained_fraction.value;
+}
 
 KernelRates kernel_rates(const describe::Device& device, const describe::Plan& plan) {
+  const DeviceArchitecture& facts = describe::architecture_of(device);
   KernelRates rates;
-  const auto value = [](const std::optional<describe::Figure>& figure) { return figure ? figure->value : 0; };
+  rates.facts = &facts;
   const double peak = value(peak_tflops(device, plan.precision));
-  const Attainable attainable = attainable_of(device);
-  rates.matmul_flops_per_s = peak * kTera * attainable.matmul * attainable.sustained;
-  rates.attention_flops_per_s = peak * kTera * attainable.attention;
-  rates.memory_bytes_per_s =
-      kGiga * (device.memory_measured_gbytes_per_s ? device.memory_measured_gbytes_per_s->value
-                                                   : attainable.memory * value(device.memory_gbytes_per_s));
+  rates.matmul_flops_per_s = peak * kTera * matmul_fraction(device, facts) * facts.sustained_fraction.value;
+  rates.attention_flops_per_s = peak * kTera * attention_fraction(device, facts);
+  rates.memory_bytes_per_s = kGiga * (device.memory_measured_gbytes_per_s
+                                          ? device.memory_measured_gbytes_per_s->value
+                                          : facts.memory_fraction.value * value(device.memory_gbytes_per_s));
   rates.multiprocessors = std::max(1.0, value(device.multiprocessors));
-  if (device.architecture == kNeedsAlignment && plan.precision != describe::Precision::fp32) {
-    rates.unaligned_flops_per_s = kPlainUnits * value(device.peak_fp32_tflops) * kTera;
+  if (facts.aligned_size && facts.unaligned_fraction && plan.precision != describe::Precision::fp32) {
+    rates.unaligned_flops_per_s = facts.unaligned_fraction->value * value(device.peak_fp32_tflops) * kTera;
   }
   const describe::Engine& engine = plan.engine;
   rates.matmul_flops_per_s *= engine.matmul_fraction;
@@ -192,14 +177,14 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
   rates.host_issue_s = engine.host_issue_us * kMicro;
   rates.elementwise_factor = engine.elementwise_factor;
   if (engine.elementwise_factor > 1 && device.multiprocessors) {
-    const double held_up = rates.memory_bytes_per_s / (kBytesPerMultiprocessor * rates.multiprocessors);
+    const double each = kGiga * facts.elementwise_gbytes_per_s.value;
+    const double held_up = rates.memory_bytes_per_s / (each * rates.multiprocessors);
     rates.elementwise_factor = std::max(1.0, engine.elementwise_factor * held_up);
   }
   rates.loss_factor = rates.elementwise_factor * engine.loss_bytes_per_logit / describe::kFusedLossBytes;
   rates.slowdown = engine.traffic_slowdown;
   rates.fused_softmax_batches = engine.fused_softmax_batches;
-  if (device.architecture == kHostArchitecture) {
-    // An engine's pace is of GPUs; the processors' own kernels and collectives run one after the other.
+  if (facts.one_stream) {
     rates.one_stream = true;
     rates.elementwise_factor = rates.loss_factor = 1;
   }

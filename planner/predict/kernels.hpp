@@ -1,6 +1,7 @@
 #pragma once
 
 #include "planner/describe/machine/cluster.hpp"
+#include "planner/describe/machine/device_architecture.hpp"
 #include "planner/describe/plan/plan.hpp"
 #include "planner/program/step_program.hpp"
 
@@ -10,6 +11,7 @@ namespace zeroplan::predict {
 
 // What of a device and an engine times depend on; seconds, bytes and operations per second.
 struct KernelRates {
+  const describe::DeviceArchitecture* facts = &describe::other_architecture();  // never null
   const describe::CalibratedRates* measured = nullptr;  // come before all else; part of the device
   double matmul_flops_per_s = 0;                        // large products reach this
   double unaligned_flops_per_s = 0;  // 16-bit products whose m, n or k is no multiple of 8; 0: as the others
@@ -30,7 +32,7 @@ struct KernelRates {
 const std::optional<describe::Figure>& peak_tflops(const describe::Device& device,
                                                    describe::Precision precision);
 
-// From the device's profile; figures that nobody published are taken from the nearest architecture
+// From the device's profile and, for what nobody measured on the device, its architecture's
 // (docs/equations.md). A processor is not described: matmul_flops_per_s is 0 then.
 KernelRates kernel_rates(const describe::Device& device, const describe::Plan& plan);
 

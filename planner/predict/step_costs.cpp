@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "planner/describe/machine/device_architecture.hpp"
 #include "planner/predict/links.hpp"
 #include "planner/predict/skew.hpp"
 #include "planner/predict/traffic.hpp"
@@ -25,10 +26,12 @@ double host_link_bytes_per_s(const describe::Device& device) {
   return kGiga * (link ? link->value : bus ? bus->value : 0);
 }
 
-// Bytes per second that a fused optimizer moves on the processors of a node, all ranks together:
-// ZeRO-Offload's CPU-Adam takes 1.03 s for 4e9 parameters (arXiv 2101.06840, Table 4; two Xeon 8168), which
-// is 36 bytes each in what optimizer_update and gradient_to_fp32 move.
-constexpr double kHostBytesPerSecond = 140e9;
+// Bytes per second that a fused optimizer moves on the processors of a node for each of its ranks.
+double host_optimizer_bytes_per_s(const describe::Cluster& cluster) {
+  const auto& known = cluster.node ? cluster.node->host_optimizer_gbytes_per_s : std::nullopt;
+  const auto& figure = known ? known : describe::host_architecture().host_optimizer_gbytes_per_s;
+  return figure ? kGiga * figure->value / static_cast<double>(cluster.devices_per_node) : 0;
+}
 
 }  // namespace
 
@@ -40,7 +43,7 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
     placements[i] = place_group(program.groups[i], program.ranks, cluster);
   }
   const double host_link = host_link_bytes_per_s(cluster.device);
-  const double host_bytes_per_s = kHostBytesPerSecond / static_cast<double>(cluster.devices_per_node);
+  const double host_bytes_per_s = host_optimizer_bytes_per_s(cluster);
   StepCosts costs;
   costs.kernel_gap_s = rates.kernel_gap_s;
   costs.host_issue_s = rates.host_issue_s;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "planner/accuracy/score.hpp"
-#include "planner/predict/kernels.hpp"
 #include "tests/accuracy/published_runs.hpp"
 
 using namespace zeroplan;
@@ -44,21 +43,11 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-// Of a row, the constants that it is predicted with.
-PaceValues shipped_of(const ModelledRun& run) {
-  PaceValues values{};
-  for (std::size_t c = 0; c < kPaceConstants; ++c) {
-    values[c] = kPace[c].field == nullptr ? predict::sustained_fraction(run.cluster.device)
-                                          : run.plan.engine.*kPace[c].field;
-  }
-  return values;
-}
-
 }  // namespace
 
 TEST_CASE("with the shipped constants a step takes what is predicted") {
   for (const Row& row : rows()) {
-    CHECK(step_seconds(row.modelled, row.program, shipped_of(row.modelled)) ==
+    CHECK(step_seconds(row.modelled, row.program, shipped_pace(row.modelled)) ==
           doctest::Approx(row.shipped).epsilon(1e-9));
   }
 }
@@ -113,15 +102,4 @@ TEST_CASE("runs that a prediction was made from are shown and not counted") {
       read_runs(test::read_file(test::runs_path("zero_paper_runs.csv")), "zero_paper_runs.csv");
   REQUIRE(!paper.empty());
   for (const Run& bar : paper) CHECK(!bar.not_evidence.empty());
-}
-
-TEST_CASE("a file with vtrain_runs.csv's columns may say that its runs are no evidence") {
-  std::string text = test::read_file(test::runs_path("vtrain_runs.csv"));
-  text.erase(std::remove(text.begin(), text.end(), '\r'), text.end());
-  const std::size_t end = text.find('\n');
-  const std::size_t second = text.find('\n', end + 1);
-  text = text.substr(0, end) + ",not_evidence\n" + text.substr(end + 1, second - end - 1) + ",mine\n";
-  const std::vector<Run> runs = read_runs(text, "vtrain.csv");
-  REQUIRE(runs.size() == 1);
-  CHECK(runs[0].not_evidence == "mine");
 }

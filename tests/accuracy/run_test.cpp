@@ -10,8 +10,12 @@ using namespace zeroplan::accuracy;
 
 namespace {
 
-constexpr const char* kVtrainHeader =
-    "part,params_B,n_gpus,global_batch,micro_batch,hidden,heads,layers,seq_len,tp,dp,pp,step_time_s\n";
+// The columns that tests/tools/label_runs.py adds, and what the first row has in them.
+constexpr const char* kLabels =
+    ",hw,pcie,nics,node_gbits_per_s,block,tied_embeddings,engine,overlap,dropout,partition_activations,shard_"
+    "ranks,"
+    "plan_reason,mem_upper_bound,scored,scored_reason";
+constexpr const char* kFirstLabels = ",dgx-h100,,,,mpt,,llm-foundry,,no,,,,,yes,\n";
 
 std::string refusal(const std::string& text) {
   try {
@@ -70,7 +74,7 @@ TEST_CASE("a measured row, field by field") {
   CHECK_FALSE(test::measured_run("deepspeed-tutorial-001").memory.has_value());
 }
 
-TEST_CASE("a vtrain row, with what all of them share") {
+TEST_CASE("a vtrain row, by its line in the source") {
   const Run& run = test::vtrain_runs().front();
   CHECK(run.source == "vtrain-multi");
   CHECK(run.id == "vtrain-multi-line-2");
@@ -82,25 +86,71 @@ TEST_CASE("a vtrain row, with what all of them share") {
   CHECK(run.step_seconds == 3.5665);
 }
 
-TEST_CASE("wrong values are named by file, line and column") {
-  const std::string header(kVtrainHeader);
-  CHECK(refusal(header + "multi,3.6,64,512,8,3072,32,30,2048,1,64,1,3.5\n") == "accepted");
-  CHECK(refusal(header + "multi,3.6,64x,512,8,3072,32,30,2048,1,0,1,3.5\n") ==
-        "runs.csv:2: n_gpus: found \"64x\", expected a whole number from 1 to 1000000000\n"
-        "runs.csv:2: dp: found \"0\", expected a whole number from 1 to 1000000000\n");
-  CHECK(refusal(header + "multi,3.6,64,512,8,3072,32,30,2048,1,64,1,-1\n") ==
-        "runs.csv:2: step_time_s: found \"-1\", expected a number above 0\n");
-  CHECK(refusal(header + "multi,3.6,64,512,8,3072,32,30,2048,1,64,1,nan\n") ==
-        "runs.csv:2: step_time_s: found \"nan\", expected a number above 0\n");
+TEST_CASE("what a run's plan is taken to be stands in columns") {
+  const Run run = test::measured_run("bigscience-gpt2-054");
+  CHECK(run.hardware == "jean-zay-v100");
+  CHECK(run.block == Block::gpt2);
+  CHECK(run.engine == "deepspeed");
+  CHECK(run.overlap == false);
+  CHECK(run.dropout == true);
+  CHECK(test::measured_run("internevo-tgs-016").shard_ranks == 4);
+  // Of tiny models that wait for their host the memory is scored, and of compiled steps nothing.
+  const Run tiny = test::measured_run("megatron-lm-golden-016");
+  CHECK(tiny.memory.has_value());
+  CHECK_FALSE(tiny.step_seconds.has_value());
+  CHECK(tiny.not_scored.empty());
+  CHECK(test::measured_run("deepcompile-fig-001").not_scored == "a compiled step");
 }
 
-TEST_CASE("a header tells the two forms apart; a column that lacks is one problem") {
-  CHECK(refusal("a,b\n1,2\n").starts_with("runs.csv:1: found a header with neither"));
-  const std::string rows =
-      "multi,3.6,64,512,8,3072,32,30,2048,1,64,1,3.5\nmulti,3.6,64,512,8,3072,32,30,2048,1,64,1,4\n";
-  CHECK(refusal(replaced(kVtrainHeader, "dp", "ddp") + rows) ==
-        "runs.csv:1: dp: the column is missing\nruns.csv:1: ddp: unknown column; nearest: dp\n");
+TEST_CASE("wrong values are named by file, line and column") {
   CHECK(refusal(first_measured()) == "accepted");
+  CHECK(refusal(replaced(first_measured(), ",512,8,H100-80GB,", ",512x,0,H100-80GB,")) ==
+        "runs.csv:2: n_gpus: found \"512x\", expected a whole number from 1 to 1000000000\n"
+        "runs.csv:2: gpus_per_node: found \"0\", expected a whole number from 1 to 1000000000\n");
+  CHECK(refusal(replaced(first_measured(), ",16.319,1007,ok", ",nan,-1,ok")) ==
+        "runs.csv:2: norm_step_time_s: found \"nan\", expected a number above 0\n"
+        "runs.csv:2: norm_tokens_per_s_per_gpu: found \"-1\", expected a number above 0\n");
+}
+
+TEST_CASE("columns that say how a run is planned may be left out, and their values are checked") {
+  // The header and the first row of the file as it was collected: none of the columns made for the planner.
+  std::string plain = first_measured();
+  plain = replaced(plain, kLabels, "");
+  plain = replaced(plain, kFirstLabels, "\n");
+  CHECK(refusal(plain) == "accepted");
+  const Run run = read_runs(plain, "runs.csv").front();
+  CHECK_FALSE(run.engine.has_value());
+  CHECK(run.hardware.empty());
+  CHECK(run.step_seconds.has_value());
+  const auto changed = [](const std::string& from, const std::string& to) {
+    return refusal(replaced(first_measured(), from, to));
+  };
+  CHECK(changed(",llm-foundry,,no,,", ",fsdp9,maybe,no,,")
+            .starts_with("runs.csv:2: engine: found \"fsdp9\", expected one of deepspeed"));
+  CHECK(changed(",llm-foundry,,no,,", ",llm-foundry,maybe,no,,") ==
+        "runs.csv:2: overlap: found \"maybe\", expected yes, no, or nothing\n");
+  CHECK(changed(",dgx-h100,,,,mpt,", ",dgx-h1,maybe,0,-1,mtp,") ==
+        "runs.csv:2: block: found \"mtp\", expected one of gpt2, opt, mpt, llama, qwen, nemotron, falcon\n"
+        "runs.csv:2: hw: found \"dgx-h1\", expected the name of a machine (zeroplan hw list)\n"
+        "runs.csv:2: pcie: found \"maybe\", expected yes, no, or nothing\n"
+        "runs.csv:2: nics: found \"0\", expected a whole number from 1 to 1024\n"
+        "runs.csv:2: node_gbits_per_s: found \"-1\", expected a number above 0\n");
+  CHECK(changed(",yes,\n", ",often,\n")
+            .starts_with("runs.csv:2: scored: found \"often\", expected yes, memory, time or no\n"));
+  CHECK(changed(",yes,\n", ",no,\n") ==
+        "runs.csv:2: scored: found \"no\", expected a reason in the column scored_reason, because not "
+        "everything is scored\n");
+  CHECK(read_runs(replaced(first_measured(), ",yes,\n", ",no,mine\n"), "runs.csv").front().not_scored ==
+        "mine");
+  CHECK_FALSE(
+      read_runs(replaced(first_measured(), ",yes,\n", ",memory,mine\n"), "runs.csv").front().step_seconds);
+}
+
+TEST_CASE("a column that lacks is one problem") {
+  CHECK(refusal("a,b\n1,2\n") ==
+        "runs.csv:1: found a header without \"source\", expected the columns of measured_runs.csv\n");
+  CHECK(refusal(replaced(first_measured(), ",dp,", ",ddp,")) ==
+        "runs.csv:1: dp: the column is missing\nruns.csv:1: ddp: unknown column; nearest: dp\n");
   CHECK(refusal(replaced(first_measured(), ",ok,,A,", ",great,,D,")) ==
         "runs.csv:2: outcome: found \"great\", expected ok, OOM or fail\n"
         "runs.csv:2: quality: found \"D\", expected A, B or C\n");

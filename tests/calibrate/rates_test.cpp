@@ -16,11 +16,11 @@ using program::Op;
 
 namespace {
 
-constexpr calibrate::Extent kQuick{.quick = true};
+constexpr calibrate::ProbeSizes kQuick{.quick = true};
 
-std::vector<calibrate::Probe> probes(std::int64_t ranks = 1, calibrate::Extent extent = kQuick) {
+std::vector<calibrate::Probe> probes(std::int64_t ranks = 1, calibrate::ProbeSizes chosen = kQuick) {
   return calibrate::kernel_probes(describe::Precision::bf16, {program::GroupKind::data_parallel, ranks},
-                                  extent);
+                                  chosen);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "tests/support/json_schema.hpp"
 #include "tests/support/process.hpp"
 
 // `zeroplan calibrate` as a user runs it. Times are never compared with predictions here: machines are busy.
@@ -27,6 +28,11 @@ TEST_CASE("a profile has every kind of figure, with plausible values") {
   CHECK(result.exit_code == 0);
   CHECK(result.err.find("2 ranks, round 2 of 2: fp32 collectives") != std::string::npos);
   const json profile = json::parse(result.out);
+  if (zeroplan::test::can_validate()) {
+    for (const std::string& violation : zeroplan::test::schema_violations({{"calibration", profile}})) {
+      FAIL_CHECK(violation);
+    }
+  }
   CHECK(profile["overheads"]["context_bytes"]["value"] > 1'000'000);
   CHECK(profile["overheads"]["library_workspace_bytes"]["value"] > 0);
   CHECK(profile["memory_measured_gbytes_per_s"]["value"] > 0.1);

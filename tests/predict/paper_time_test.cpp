@@ -190,14 +190,14 @@ void check_within(const Bar& bar, double tolerance, std::span<const Exception> e
 // both. 170B is in two figures. Of the others it is not known: shapes that are alike were measured from 27 to
 // 39 TFLOPS on this cluster, and 8B is as fast as 6B with a third more traffic for the same work.
 constexpr std::array<Exception, 9> kZeroExceptions{{{"figure_2 40B zero", 0, 0.20},
-                                                    {"figure_2 170B zero", 0, 0.23},
-                                                    {"figure_3 60B zero 64", 0, 0.20},
+                                                    {"figure_2 170B zero", 0, 0.24},
+                                                    {"figure_3 60B zero 64", 0, 0.21},
                                                     {"figure_4 8B zero", -0.18, 0},
                                                     {"figure_4 13B zero", 0, 0.18},
                                                     {"figure_8 60B zero C1", -0.17, 0},
                                                     {"figure_8 60B zero C2", 0, 0.30},
                                                     {"figure_8 60B zero C3", 0, 0.35},
-                                                    {"figure_8 170B zero C5", 0, 0.23}}};
+                                                    {"figure_8 170B zero C5", 0, 0.24}}};
 
 }  // namespace
 

@@ -324,6 +324,65 @@ TEST_CASE("time: an issuing host that is slower than the kernels sets the pace")
   CHECK(slower / slow == doctest::Approx(2).epsilon(0.01));
 }
 
+TEST_CASE("time: a device's own measurements go before its architecture's figures") {
+  const describe::Plan plan = test::plain_plan();
+  describe::Device device = describe::find_device("a100-80gb");
+  device.attained_matmul.clear();
+  device.attained_attention.clear();
+  const KernelRates before = predict::kernel_rates(device, plan);
+
+  describe::AttainedMatmul product;
+  product.fraction_of_peak = 0.5;
+  device.attained_matmul = {product};
+  CHECK(predict::kernel_rates(device, plan).matmul_flops_per_s == before.matmul_flops_per_s);  // not `used`
+  product.used = true;
+  device.attained_matmul.push_back(product);
+  const double half = predict::kernel_rates(device, plan).matmul_flops_per_s;
+  product.fraction_of_peak = 0.25;
+  device.attained_matmul.push_back(product);
+  CHECK(predict::kernel_rates(device, plan).matmul_flops_per_s == half);  // the best
+  device.attained_matmul = {product};
+  CHECK(predict::kernel_rates(device, plan).matmul_flops_per_s == doctest::Approx(half / 2));
+
+  // FlashAttention 2 reached 179.5 TFLOPS for heads of 64 at a length of 8192: a kernel of that shape takes as long.
+  describe::AttainedAttention attention;
+  attention.head_dim = 64;
+  attention.lengths = {8192};
+  attention.tflops = {179.5};
+  attention.used = true;
+  device.attained_attention = {attention};
+  describe::Plan unscaled = plan;
+  unscaled.engine.attention_fraction = 1;
+  program::StepProgram program;
+  program.layers = 1;
+  program.buffers.resize(1);
+  program.buffers[0].type = program::DataType::bf16;
+  Instruction kernel;
+  kernel.op = Op::attention_forward;
+  kernel.dims = {1, 8192, 16, 64};
+  for (program::Operand& operand : kernel.operands) operand.buffer = 0;
+  const double causal_flops = 2.0 * 8192 * 8192 * 16 * 64;
+  CHECK(predict::kernel_seconds(predict::kernel_rates(device, unscaled), program, kernel) ==
+        doctest::Approx(causal_flops / 179.5e12).epsilon(1e-3));
+}
+
+TEST_CASE("time: a node's own processors go before those of the architecture host") {
+  describe::Plan plan = test::plain_plan();
+  plan.zero_stage = 2;
+  plan.data_parallel = 8;
+  plan.offload = describe::Offload::optimizer;
+  const program::StepProgram program = program::compile(test::small_gpt(), plan);
+  describe::Cluster cluster = eight_a100();
+  const double before = predict::read_time(program, cluster, some_rates()).seconds;
+  REQUIRE(describe::host_architecture().host_optimizer_gbytes_per_s.has_value());
+  describe::Figure rate = *describe::host_architecture().host_optimizer_gbytes_per_s;
+  cluster.node->host_optimizer_gbytes_per_s = rate;
+  CHECK(predict::read_time(program, cluster, some_rates()).seconds == before);
+  rate.value /= 4;
+  cluster.node->host_optimizer_gbytes_per_s = rate;
+  CHECK(predict::read_time(program, cluster, some_rates()).seconds > before);
+}
+
 TEST_CASE("time: large products run at the attainable rate, small and skinny ones below it") {
   const KernelRates rates = some_rates();
   program::StepProgram program;

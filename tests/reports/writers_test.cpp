@@ -47,8 +47,8 @@ TEST_CASE("JSON reads back as what was written, in both forms") {
 }
 
 TEST_CASE("JSON strings: bytes that are not UTF-8 do not reach the output") {
-  CHECK(json_string("a\xFFz") == "\"a\xEF\xBF\xBDz\"");
-  CHECK(json_string("") == "\"\"");
+  CHECK(write_json(Data("a\xFFz"), true) == "\"a\xEF\xBF\xBDz\"\n");
+  CHECK(write_json(Data(""), true) == "\"\"\n");
 }
 
 TEST_CASE("JSON: what is not finite becomes null") {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "cli/run.hpp"
+#include "cli/dispatch.hpp"
 
 namespace zeroplan::test {
 

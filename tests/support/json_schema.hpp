@@ -6,11 +6,16 @@
 
 namespace zeroplan::test {
 
-// What in `value` breaks `schema`, one line each with a JSON pointer. Knows the part of JSON Schema (draft
-// 2020-12) that our schemas use: type, enum, required, properties, additionalProperties (false), items,
-// minimum, $ref (a schema beside it, "fit.schema.json#/properties/result"); annotations are skipped, any other keyword is a line of its own, so that a schema cannot say
-// something that is not checked.
-std::vector<std::string> schema_violations(const nlohmann::json& schema, const nlohmann::json& value,
-                                           const std::string& pointer = "");
+struct Document {
+  std::string schema;  // "fit": docs/schema/fit.schema.json
+  nlohmann::json document;
+};
+
+// Whether Debian's python3-jsonschema, which is no part of a build, is there. Without it nothing is validated.
+bool can_validate();
+
+// Returns what in the documents breaks their schemas, one line each with the number of the document and where in it, by
+// python3-jsonschema (tests/tools/check_schemas.py). Throws std::runtime_error where it cannot run.
+std::vector<std::string> schema_violations(const std::vector<Document>& documents);
 
 }  // namespace zeroplan::test

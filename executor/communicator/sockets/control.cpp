@@ -26,14 +26,14 @@ constexpr auto kPatienceWithRank0 = 2s;  // for its verdict
 constexpr auto kLinger = 2s;             // of rank 0, for all to hear the verdict
 constexpr std::chrono::milliseconds kLongestStall = 5s;
 
-Report loss_of(std::int64_t rank, const std::string& how) {
+FailureReport loss_of(std::int64_t rank, const std::string& how) {
   return report_of(Failure::Kind::communication, fmt::format("rank {} {}", rank, how), {rank});
 }
 
 }  // namespace
 
-Report report_of(Failure::Kind kind, std::string text, std::vector<std::int64_t> about) {
-  Report report;
+FailureReport report_of(Failure::Kind kind, std::string text, std::vector<std::int64_t> about) {
+  FailureReport report;
   report.failure.kind = kind;
   report.failure.text = std::move(text);
   report.about = std::move(about);
@@ -81,7 +81,7 @@ bool Control::stopped() const {
   return verdict_.has_value() || report_.has_value();
 }
 
-void Control::report(Report report) {
+void Control::report(FailureReport report) {
   {
     const std::lock_guard lock(mutex_);
     if (!report_) report_ = std::move(report);
@@ -89,7 +89,7 @@ void Control::report(Report report) {
   requested_.set();
 }
 
-Failure Control::stop(Report report) {
+Failure Control::stop(FailureReport report) {
   this->report(std::move(report));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return verdict_.has_value(); });
@@ -154,7 +154,7 @@ void Control::receive_from(Peer& peer) {
     how = error.what();
   }
   if (over_since_) return;
-  Report lost = loss_of(rank_of(peer), how);
+  FailureReport lost = loss_of(rank_of(peer), how);
   if (is_hub()) return decide_after(std::move(lost), 0ms);
   publish({.kind = lost.failure.kind, .text = text_about(lost)});
 }
@@ -165,7 +165,7 @@ void Control::handle(Peer& peer, Frame frame) {
       peer.activity = frame.text();
       return;
     case FrameKind::failure: {
-      Report report;
+      FailureReport report;
       report.failure.kind = static_cast<Failure::Kind>(frame.number());
       report.failure.text = frame.text();
       for (std::int64_t left = frame.number(); left > 0; --left) report.about.push_back(frame.number());
@@ -196,7 +196,7 @@ void Control::handle(Peer& peer, Frame frame) {
 }
 
 void Control::take_requests() {
-  std::optional<Report> report;
+  std::optional<FailureReport> report;
   bool returned = false;
   {
     const std::lock_guard lock(mutex_);
@@ -222,7 +222,7 @@ void Control::take_requests() {
   }
 }
 
-void Control::send_failure(const Report& report) {
+void Control::send_failure(const FailureReport& report) {
   Frame frame(FrameKind::failure);
   frame.put(static_cast<std::int64_t>(report.failure.kind))
       .put(report.failure.text)
@@ -231,12 +231,12 @@ void Control::send_failure(const Report& report) {
   send_to_all(frame);
 }
 
-void Control::decide_after(Report report, std::chrono::milliseconds time) {
+void Control::decide_after(FailureReport report, std::chrono::milliseconds time) {
   if (pending_ || over_since_) return;
   pending_ = Pending{.report = std::move(report), .decide = Clock::now() + time};
 }
 
-std::string Control::text_about(const Report& report) const {
+std::string Control::text_about(const FailureReport& report) const {
   std::string text = report.failure.text;
   for (const std::int64_t rank : report.about) {
     const auto r = static_cast<std::size_t>(rank);
@@ -272,7 +272,7 @@ void Control::require_signs_of_life() {
   for (const Peer& peer : peers_) {
     if (!peer.stream.open() || Clock::now() - peer.heard <= options_.timeout) continue;
     const double seconds = std::chrono::duration<double>(options_.timeout).count();
-    Report lost = loss_of(rank_of(peer), fmt::format("gave no sign of life for {} s", seconds));
+    FailureReport lost = loss_of(rank_of(peer), fmt::format("gave no sign of life for {} s", seconds));
     if (is_hub()) return decide_after(std::move(lost), 0ms);
     return publish({.kind = lost.failure.kind, .text = text_about(lost)});
   }

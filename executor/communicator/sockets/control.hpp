@@ -15,11 +15,11 @@
 namespace zeroplan::executor::sockets {
 
 // What a rank has to say when it fails or finds a failure.
-struct Report {
+struct FailureReport {
   Failure failure;
   std::vector<std::int64_t> about;  // ranks whose activities belong behind the text
 };
-Report report_of(Failure::Kind kind, std::string text, std::vector<std::int64_t> about);
+FailureReport report_of(Failure::Kind kind, std::string text, std::vector<std::int64_t> about);
 
 // An event that poll() can wait for.
 class Event {
@@ -54,9 +54,9 @@ class Control {
   int stopped_descriptor() const { return stopped_.descriptor(); }
 
   // Reports and goes on: the verdict is there later. Only the first report counts.
-  void report(Report report);
+  void report(FailureReport report);
   // Waits for the verdict: on this report, or on an earlier one.
-  Failure stop(Report report);
+  Failure stop(FailureReport report);
   // This rank's work is done; waits for the other ranks'. The verdict when one of them fails.
   std::optional<Failure> finish();
 
@@ -68,13 +68,13 @@ class Control {
     bool returned = false;
   };
   struct Pending {
-    Report report;
+    FailureReport report;
     Clock::time_point decide;
   };
 
   bool is_hub() const { return options_.rank == 0; }
   std::int64_t rank_of(const Peer& peer) const { return is_hub() ? &peer - peers_.data() : 0; }
-  std::string text_about(const Report& report) const;
+  std::string text_about(const FailureReport& report) const;
   void send_to_all(const Frame& frame);
 
   void run();
@@ -82,8 +82,8 @@ class Control {
   void receive_from(Peer& peer);
   void handle(Peer& peer, Frame frame);
   void take_requests();
-  void send_failure(const Report& report);
-  void decide_after(Report report, std::chrono::milliseconds time);
+  void send_failure(const FailureReport& report);
+  void decide_after(FailureReport report, std::chrono::milliseconds time);
   void beat();
   void require_signs_of_life();
   void publish(Failure verdict);
@@ -103,7 +103,7 @@ class Control {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   Activity activity_ = [] { return std::string("the start of its work"); };
-  std::optional<Report> report_;
+  std::optional<FailureReport> report_;
   bool returned_ = false;  // this rank
   std::optional<Failure> verdict_;
   bool all_returned_ = false;

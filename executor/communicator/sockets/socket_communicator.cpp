@@ -35,7 +35,7 @@ std::unique_ptr<Communicator> connect_world(const SocketOptions& options, socket
 }
 
 // The user's mistake is told as it is; a rank's own with the rank.
-sockets::Report report_of(const Failure& failure, std::int64_t rank, const sockets::Control& control) {
+sockets::FailureReport report_of(const Failure& failure, std::int64_t rank, const sockets::Control& control) {
   if (failure.kind == Failure::Kind::configuration) {
     return sockets::report_of(failure.kind, failure.text, {});
   }

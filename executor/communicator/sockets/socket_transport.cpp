@@ -201,7 +201,7 @@ void SocketTransport::stop_after_timeout(const Call& call) const {
 }
 
 void SocketTransport::stop(std::string text, std::vector<std::int64_t> about) const {
-  Report report = report_of(Failure::Kind::communication, std::move(text), std::move(about));
+  FailureReport report = report_of(Failure::Kind::communication, std::move(text), std::move(about));
   throw CommunicationError(session_->control.stop(std::move(report)).text);
 }
 

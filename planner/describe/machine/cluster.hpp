@@ -49,6 +49,8 @@ struct Overheads {
   std::optional<Figure> allocator_round_bytes;    // granularity of device allocations
 };
 
+struct DeviceArchitecture;  // device_architecture.hpp
+
 // What a matrix product reached. Where the source gives a range, `tflops` and `fraction_of_peak` are its
 // lower ends.
 struct AttainedMatmul {
@@ -57,8 +59,21 @@ struct AttainedMatmul {
   double tflops = 0;
   double tflops_high = 0;
   std::optional<double> fraction_of_peak, fraction_of_peak_high;
+  bool used = false;  // predictions take it for what large 16-bit products reach
   std::string source;
   std::string note;
+};
+
+// What an attention kernel reached. `head_dim` and `lengths` are stated where `tflops` has one rate for each
+// length.
+struct AttainedAttention {
+  std::string kernel;
+  std::string what;
+  std::optional<std::int64_t> head_dim;
+  std::vector<double> lengths;
+  std::vector<double> tflops;
+  bool used = false;  // predictions take it for the forward of fused attention
+  std::string source;
 };
 
 enum class Collective { all_reduce, all_gather, reduce_scatter };
@@ -107,6 +122,7 @@ struct Device {
   std::string name;
   std::string title;
   std::string architecture;
+  const DeviceArchitecture* facts = nullptr;  // the architecture's, where the device was read from a file
   Capacity capacity;
   Overheads overheads;
   std::optional<Figure> compute_capability, multiprocessors;
@@ -117,6 +133,7 @@ struct Device {
   std::optional<Figure> nccl_link_gbytes_per_s;             // what NCCL counts for one link
   std::optional<Figure> pcie_gbytes_per_s, host_to_device_gbytes_per_s;
   std::vector<AttainedMatmul> attained_matmul;
+  std::vector<AttainedAttention> attained_attention;
   std::vector<AttainedCollective> attained_collectives;  // on one node
   std::vector<CalibratedRates> calibrated;               // by devices at work at once
   std::string usual_node;         // the node preset that stands for a device asked for alone; may be empty
@@ -136,6 +153,8 @@ struct Node {
   std::optional<Figure> nics, nic_gbits_per_s;         // nic_gbits_per_s: of each
   std::optional<Figure> internode_gbytes_per_s;        // of the whole node, one direction
   std::optional<Figure> host_memory_bytes;
+  std::optional<Figure>
+      host_optimizer_gbytes_per_s;  // of a fused optimizer on the node's processors, all ranks
   std::vector<AttainedCollective> attained_collectives;  // inside or across nodes
   std::string note;
 };

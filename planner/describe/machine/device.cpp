@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "planner/describe/machine/device_architecture.hpp"
 #include "planner/describe/machine/hardware_reader.hpp"
 #include "planner/describe/text/quantity.hpp"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr FigureRange kTflops{.minimum = 1e-3, .maximum = 1e6};
 constexpr FigureRange kGbytesPerSecond{.minimum = 0, .maximum = 1e6};  // 0: the device has no such link
+constexpr FigureRange kLengths{.minimum = 1, .maximum = 1e9};
 constexpr FigureRange kLinks{.minimum = 0, .maximum = 1000, .whole = true};
 
 double less_reserve(const Capacity& capacity, const Figure& figure) {
@@ -118,6 +120,7 @@ void read_attained_matmul(MapReader& device, std::vector<AttainedMatmul>& attain
       *text = reader.string(key).value_or("");
     }
     entry.note = reader.string("note").value_or("");
+    entry.used = reader.boolean("used").value_or(false);
     const std::optional<Interval> tflops = read_interval(reader, "tflops", kTflops.minimum, kTflops.maximum);
     if (item.find("tflops") == nullptr) reader.missing("tflops", "a number, [LOW, HIGH], or null");
     if (const auto fraction = read_interval(reader, "fraction_of_peak", 0, 1)) {
@@ -128,6 +131,32 @@ void read_attained_matmul(MapReader& device, std::vector<AttainedMatmul>& attain
     if (!tflops) continue;
     entry.tflops = tflops->low;
     entry.tflops_high = tflops->high;
+    attained.push_back(std::move(entry));
+  }
+}
+
+void read_attained_attention(MapReader& device, std::vector<AttainedAttention>& attained) {
+  const Value* list = device.list("attention_attained");
+  if (list == nullptr) return;
+  for (std::size_t i = 0; i < list->items.size(); ++i) {
+    const Value& item = list->items[i];
+    MapReader reader(item, device.source(), fmt::format("{}[{}]", device.dotted("attention_attained"), i),
+                     device.problems());
+    if (item.kind != Value::Kind::map) continue;
+    AttainedAttention entry;
+    for (const auto& [key, text] : {std::pair{"kernel", &entry.kernel}, std::pair{"what", &entry.what},
+                                    std::pair{"source", &entry.source}}) {
+      reader.missing(key, "text");
+      *text = reader.string(key).value_or("");
+    }
+    entry.tflops = read_numbers(reader, "tflops", kTflops, "a number, or a list of them");
+    entry.head_dim = reader.integer("head_dim", 1, 1 << 16);
+    if (reader.has("lengths")) entry.lengths = read_numbers(reader, "lengths", kLengths, "a list of lengths");
+    entry.used = reader.boolean("used").value_or(false);
+    if (entry.used && (!entry.head_dim || entry.lengths.size() != entry.tflops.size())) {
+      reader.problem("used", "expected head_dim, and as many lengths as tflops");
+    }
+    reader.finish();
     attained.push_back(std::move(entry));
   }
 }
@@ -179,6 +208,7 @@ Device read_device(MapReader& reader) {
   device.name = std::move(heading.name);
   device.title = std::move(heading.title);
   device.architecture = reader.string("architecture").value_or("");
+  device.facts = &find_architecture(device.architecture);
   read_capacity(reader, device.capacity);
   read_overheads(reader, device.overheads);
   device.compute_capability = read_figure(reader, "compute_capability", {.minimum = 1, .maximum = 100});
@@ -197,9 +227,9 @@ Device read_device(MapReader& reader) {
   device.pcie_gbytes_per_s = read_figure(reader, "pcie_gbytes_per_s", kGbytesPerSecond);
   device.host_to_device_gbytes_per_s = read_figure(reader, "host_to_device_gbytes_per_s", kGbytesPerSecond);
   read_attained_matmul(reader, device.attained_matmul);
+  read_attained_attention(reader, device.attained_attention);
   device.attained_collectives = read_attained_collectives(reader);
   device.calibrated = read_calibrated(reader);
-  reader.ignore("attention_attained");
   read_usual_node(reader, device);
   return device;
 }

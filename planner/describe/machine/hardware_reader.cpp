@@ -114,6 +114,7 @@ void read_node(MapReader& reader, HardwareDescription& into) {
   node.nic_gbits_per_s = read_figure(reader, "nic_gbits_per_s", {.minimum = 0, .maximum = 1e5});
   node.internode_gbytes_per_s = read_figure(reader, "internode_gbytes_per_s", kGbytesPerSecond);
   node.host_memory_bytes = read_bytes_figure(reader, "host_memory", kMiB);
+  node.host_optimizer_gbytes_per_s = read_figure(reader, "host_optimizer_gbytes_per_s", kGbytesPerSecond);
   node.attained_collectives = read_attained_collectives(reader);
   node.note = reader.string("note").value_or("");
   check_network(reader, node);

@@ -15,7 +15,9 @@ struct EmbeddedFile {
 // Sorted by path.
 std::span<const EmbeddedFile> embedded_models();
 std::span<const EmbeddedFile> embedded_hardware();
+std::span<const EmbeddedFile> embedded_architectures();
 std::span<const EmbeddedFile> embedded_engines();
 std::span<const EmbeddedFile> embedded_optimizers();
+std::span<const EmbeddedFile> embedded_pace();  // one file
 
 }  // namespace zeroplan::describe

@@ -131,7 +131,7 @@ constexpr NotModelled kWords[] = {
     {engine, "lightning pytorch_lightning fabric fairscale", "this trainer's engine",
      "nearest: fsdp2, or pytorch without sharding"},
     {engine, "maxtext jax xla t5x paxml levanter easylm tpu", "JAX", "nearest: fsdp2, on GPUs"},
-    {engine, "bmtrain alpa flexflow oneflow mindspore paddle paddlenlp internevo", "this framework",
+    {engine, "bmtrain alpa flexflow oneflow mindspore paddle paddlenlp", "this framework",
      "nearest: deepspeed or fsdp2"},
     {engine, "llmc llm_c llmq nanogpt", "this trainer's engine", "nearest: pytorch, or native"},
     {engine, "horovod smp sagemaker smddp bytescheduler", "this framework", "nearest: pytorch"},

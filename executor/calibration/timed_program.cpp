@@ -1,4 +1,4 @@
-#include "executor/calibration/probe.hpp"
+#include "executor/calibration/timed_program.hpp"
 
 #include <utility>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kSeed = 1;
 
 // Of one call each: what all of them took, and `waiting`, of all of them.
-void add_repeat(ProbeTimes& times, const Profile& profile, std::vector<double> waiting) {
+void add_repeat(InstructionSeconds& times, const Profile& profile, std::vector<double> waiting) {
   std::vector<double> seconds;
   seconds.reserve(waiting.size());
   for (std::size_t i = 0; i < waiting.size(); ++i) {
@@ -28,17 +28,17 @@ void add_repeat(ProbeTimes& times, const Profile& profile, std::vector<double> w
 
 }  // namespace
 
-ProbeTimes run_probe(Probe probe, std::unique_ptr<Device> device, Communicator& world) {
-  probe.batches.data_parallel_rank = world.rank();
-  Rank rank(std::move(probe.plan.program), probe.plan.arena, std::move(device), world);
-  rank.initialize(normal_initialization(kSeed, rank.program().layers), probe.loss_scale);
-  const std::unique_ptr<BatchSource> batches = seeded_batches(probe.batches, probe.vocabulary, kSeed);
-  ProbeTimes times;
-  for (std::int64_t i = 0; i < probe.warm_up + probe.repeats; ++i) {
+InstructionSeconds time_program(TimedProgram timed, std::unique_ptr<Device> device, Communicator& world) {
+  timed.batches.data_parallel_rank = world.rank();
+  Rank rank(std::move(timed.plan.program), timed.plan.arena, std::move(device), world);
+  rank.initialize(normal_initialization(kSeed, rank.program().layers), timed.loss_scale);
+  const std::unique_ptr<BatchSource> batches = seeded_batches(timed.batches, timed.vocabulary, kSeed);
+  InstructionSeconds times;
+  for (std::int64_t i = 0; i < timed.warm_up + timed.repeats; ++i) {
     rank.interpreter().clear_profile();
     world.barrier();
-    rank.step(probe.settings, *batches);
-    if (i < probe.warm_up) continue;
+    rank.step(timed.settings, *batches);
+    if (i < timed.warm_up) continue;
     std::vector<double> waiting(rank.program().code.size());
     add_waiting(waiting, rank);
     add_repeat(times, rank.interpreter().profile(), std::move(waiting));

@@ -12,7 +12,7 @@
 namespace zeroplan::executor {
 
 // A program that is run for its times.
-struct Probe {
+struct TimedProgram {
   RankPlan plan;
   BatchShape batches;  // its rank is set here
   std::int64_t vocabulary = 0;
@@ -22,7 +22,7 @@ struct Probe {
   float loss_scale = 1;
 };
 
-struct ProbeTimes {
+struct InstructionSeconds {
   // Seconds of each instruction by its index, the mean of its calls in one repeat, on this rank; 0 where it
   // did not run.
   std::vector<std::vector<double>> repeats;
@@ -31,6 +31,6 @@ struct ProbeTimes {
 };
 
 // Every rank of `world` calls it with its own program; they meet before each repeat.
-ProbeTimes run_probe(Probe probe, std::unique_ptr<Device> device, Communicator& world);
+InstructionSeconds time_program(TimedProgram timed, std::unique_ptr<Device> device, Communicator& world);
 
 }  // namespace zeroplan::executor

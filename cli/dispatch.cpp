@@ -1,4 +1,4 @@
-#include "cli/run.hpp"
+#include "cli/dispatch.hpp"
 
 #include <fmt/format.h>
 
