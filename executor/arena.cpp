@@ -53,7 +53,7 @@ Arena::~Arena() {
 
 // All that can be held at once, each with a zone behind it.
 Bytes Arena::zones(Space space) const {
-  if (!size_.observed || !size_.contiguous) return 0;
+  if (!zoned()) return 0;
   std::int64_t instances = 0;
   for (const Buffer& buffer : program_.buffers) {
     if (buffer.parent == program::kNoBuffer && buffer.space == space) instances += buffer.instances;
@@ -74,7 +74,7 @@ std::string Arena::label(BufferId buffer, std::int64_t instance) const {
   return fmt::format("\"{}\" [{}]", program_.buffers[buffer].name, instance);
 }
 
-void Arena::acquire(BufferId buffer, std::int64_t instance) {
+Arena::Life Arena::acquire(BufferId buffer, std::int64_t instance) {
   const Buffer& description = program_.buffers[buffer];
   if (description.parent != program::kNoBuffer) {
     throw DeviceError(fmt::format("{} is a view and has no memory of its own", label(buffer, instance)));
@@ -87,38 +87,46 @@ void Arena::acquire(BufferId buffer, std::int64_t instance) {
     throw DeviceError(fmt::format("{} of {} bytes was not laid out: {} of the arena's {} bytes are held",
                                   label(buffer, instance), description.bytes, block.used, block.capacity));
   }
-  const bool zoned = size_.observed && size_.contiguous;
-  const Bytes place = block.used + (zoned ? static_cast<Bytes>(block.held.size()) * kZoneBytes : 0);
+  const Bytes place = block.used + (zoned() ? static_cast<Bytes>(block.held.size()) * kZoneBytes : 0);
   memory = block.allocator ? block.allocator->allocate(description.bytes) : block.memory + place;
-  // What the engine alone holds stays untouched, so that it is no part of this process.
-  if (observing_ && !description.reserved) canary::plant(memory, description.bytes);
-  if (zoned && observing_) canary::plant(memory + description.bytes, kZoneBytes);
   block.used += description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
-  block.held.push_back({buffer, instance, ++acquired_});
+  block.held.push_back({buffer, instance, memory, ++acquired_, 0});
   if (block.used > block.high_water) {
     block.high_water = block.used;
     block.at_high_water = block.by_category;
-    block.written_at_high_water = {};
     block.high_water_number = acquired_;
   }
+  return block.held.back();
 }
 
-void Arena::count_written(Block& block, const Held& held) {
-  if (held.number > block.high_water_number) return;
-  const Buffer& description = program_.buffers[held.buffer];
-  if (description.reserved) return;
-  const std::byte* memory = instances_[held.buffer][static_cast<std::size_t>(held.instance)];
-  block.written_at_high_water[static_cast<std::size_t>(description.category)] +=
-      canary::written(memory, description.bytes, std::max(size_.unit, program::bytes_of(description.type)));
+void Arena::begin_life(const Life& life) {
+  if (!observing_) return;
+  const Buffer& description = program_.buffers[life.buffer];
+  // What the engine alone holds stays untouched, so that it is no part of this process.
+  if (!description.reserved) canary::plant(device_, life.memory, description.bytes);
+  if (zoned()) canary::plant(device_, life.memory + description.bytes, kZoneBytes);
 }
 
-void Arena::check_zone(const Held& held) const {
-  if (!size_.observed || !size_.contiguous || (!observing_ && held.number > last_observed_)) return;
-  const std::byte* memory = instances_[held.buffer][static_cast<std::size_t>(held.instance)];
-  if (canary::is_untouched(memory + program_.buffers[held.buffer].bytes, kZoneBytes)) return;
+void Arena::end_life(const Life& life) {
+  check_zone(life);
+  if (observing_ && life.released >= block_of(life.buffer).high_water_number) count_written(life);
+}
+
+void Arena::count_written(const Life& life) {
+  Block& block = block_of(life.buffer);
+  const Buffer& description = program_.buffers[life.buffer];
+  if (life.acquired > block.high_water_number || description.reserved) return;
+  block.written_at_high_water[static_cast<std::size_t>(description.category)] += canary::written(
+      device_, life.memory, description.bytes, std::max(size_.unit, program::bytes_of(description.type)));
+}
+
+void Arena::check_zone(const Life& life) const {
+  if (!zoned() || (!observing_ && life.acquired > last_observed_)) return;
+  const Bytes bytes = program_.buffers[life.buffer].bytes;
+  if (canary::written(device_, life.memory + bytes, kZoneBytes, kZoneBytes) == 0) return;
   throw DeviceError(
-      fmt::format("something was written past the end of {}", label(held.buffer, held.instance)));
+      fmt::format("something was written past the end of {}", label(life.buffer, life.instance)));
 }
 
 void Arena::end_observation() {
@@ -126,30 +134,31 @@ void Arena::end_observation() {
   observing_ = false;
   last_observed_ = acquired_;
   for (Block& block : blocks_) {
-    for (const Held& held : block.held) count_written(block, held);
+    for (const Life& life : block.held) count_written(life);
   }
 }
 
 void Arena::check_held() const {
   for (const Block& block : blocks_) {
-    for (const Held& held : block.held) check_zone(held);
+    for (const Life& life : block.held) check_zone(life);
   }
 }
 
-void Arena::release(BufferId buffer, std::int64_t instance) {
+Arena::Life Arena::release(BufferId buffer, std::int64_t instance) {
   Block& block = block_of(buffer);
   if (block.held.empty() || block.held.back().buffer != buffer || block.held.back().instance != instance) {
     throw DeviceError(fmt::format("{} is released, but it was not acquired last", label(buffer, instance)));
   }
   const Buffer& description = program_.buffers[buffer];
-  check_zone(block.held.back());
-  if (observing_) count_written(block, block.held.back());
+  Life life = block.held.back();
+  life.released = acquired_;
   block.held.pop_back();
   block.used -= description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] -= description.bytes;
   std::byte*& memory = instances_[buffer][static_cast<std::size_t>(instance)];
   if (block.allocator) block.allocator->deallocate(memory);
   memory = nullptr;
+  return life;
 }
 
 Tensor Arena::tensor(BufferId buffer, std::int64_t instance) const {

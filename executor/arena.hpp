@@ -30,12 +30,12 @@ using program::CategoryBytes;
 // for more than was laid out, for what is held already, or giving back out of order is a DeviceError that
 // names the buffer.
 //
-// While it is observed, each instance is filled with a pattern when it is acquired, and what of it was written
-// is counted when it is released: so figures of memory are of what was used, not of what the table of buffers
+// While it is observed, each instance is filled with a pattern when its life begins, and what of it was written
+// is counted when it ends: so figures of memory are of what was used, not of what the table of buffers
 // says. Contents of memory that was just acquired mean nothing, observed or not. Between the instances of an
-// observed arena's block there are a few bytes that nobody may write: when an instance that was acquired while it
-// was observed is released then, or check_held() is called, a change of them is a DeviceError that names it. While
-// it is observed nothing may run beside what acquires and releases; later the arena touches no memory itself.
+// observed arena's block there are a few bytes that nobody may write: when a life that began while it was observed
+// ends, or check_held() is called, a change of them is a DeviceError that names it. While
+// it is observed nothing may run beside what begins and ends lives; later the arena touches no memory itself.
 // Buffers that the plan's engine alone holds (Buffer::reserved) have a place that nothing touches: using one is a
 // DeviceError.
 class Arena {
@@ -45,8 +45,24 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  void acquire(program::BufferId buffer, std::int64_t instance);
-  void release(program::BufferId buffer, std::int64_t instance);
+  // From an acquire to its release.
+  struct Life {
+    program::BufferId buffer = program::kNoBuffer;
+    std::int64_t instance = 0;
+    std::byte* memory = nullptr;
+    std::uint64_t acquired = 0;  // number of the acquisition, from 1
+    std::uint64_t released = 0;  // how many there had been when it was released
+  };
+
+  // They find places, which are the same each time the same is acquired and released in the same order. Contents are not
+  // touched.
+  Life acquire(program::BufferId buffer, std::int64_t instance);
+  Life release(program::BufferId buffer, std::int64_t instance);
+
+  // While it is observed: when what was acquired begins to be used, and is not any more. The whole step must have been
+  // acquired and released before, so that its high water is known.
+  void begin_life(const Life& life);
+  void end_life(const Life& life);
 
   // The memory of an instance that is held; views are resolved. A DeviceError names what is not held.
   Tensor tensor(program::BufferId buffer, std::int64_t instance) const;
@@ -69,11 +85,6 @@ class Arena {
   const CategoryBytes& at_host_high_water() const { return blocks_[1].at_high_water; }
 
  private:
-  struct Held {
-    program::BufferId buffer;
-    std::int64_t instance;
-    std::uint64_t number;  // of the acquisition
-  };
   struct Block {
     std::byte* memory = nullptr;
     std::optional<CachingAllocator> allocator;  // instead of `memory`
@@ -85,12 +96,13 @@ class Arena {
     // Of what was held at the high water and has been released since.
     CategoryBytes written_at_high_water{};
     std::uint64_t high_water_number = 0;  // of the acquisition that reached it
-    std::vector<Held> held;
+    std::vector<Life> held;
   };
 
   Block& block_of(program::BufferId buffer);
-  void count_written(Block& block, const Held& held);
-  void check_zone(const Held& held) const;
+  void count_written(const Life& life);
+  void check_zone(const Life& life) const;
+  bool zoned() const { return size_.observed && size_.contiguous; }
   Bytes zones(program::Space space) const;
   std::string label(program::BufferId buffer, std::int64_t instance) const;
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <span>
 
-#include "executor/elements.hpp"
+#include "executor/device/floats.hpp"
 #include "executor/error.hpp"
 #include "executor/storage/held.hpp"
 #include "executor/storage/placement.hpp"
@@ -82,20 +82,22 @@ void write_vector(const HeldVector& vector, Rank& rank, const Contents& contents
   for_each_strip(program, vector.unit, begin, end, [&](const Strip& strip) {
     if (program.tensors[strip.tensor].replicated && !program.speaks_for_replicated()) return;
     const std::size_t entry = contents.entry(program, vector, strip.tensor);
-    write_blocks(held, strip, block, [&](Elements done, std::span<const float> values) {
+    write_blocks(rank.device(), held, strip, block, [&](Elements done, std::span<const float> values) {
       sink.write(entry, strip.whole + done, values);
     });
   });
 }
 
-void read_vector(const HeldVector& vector, const Held& held, const program::StepProgram& program,
-                 const MappedTensorFile& file, const Contents& contents) {
+void read_vector(const HeldVector& vector, const Held& held, Rank& rank, const MappedTensorFile& file,
+                 const Contents& contents) {
+  const program::StepProgram& program = rank.program();
+  FloatWriter writer(rank.device(), held.tensor);
   for_each_strip(program, vector.unit, held.begin, held.end, [&](const Strip& strip) {
     const std::string& name = contents.tensors[contents.entry(program, vector, strip.tensor)].name;
     const std::byte* from = file.data(*file.find(name)) + strip.whole * kElementBytes;
     const Elements first = strip.flat - held.begin;
     for (Elements i = 0; i < strip.count; ++i) {
-      store_element(held.tensor, first + i, load_float(from + i * kElementBytes, program::DataType::fp32));
+      writer.put(first + i, load_float(from + i * kElementBytes, program::DataType::fp32));
     }
   });
 }
@@ -172,7 +174,7 @@ void require_contents(const MappedTensorFile& file, const Contents& contents) {
 }  // namespace
 
 void save_checkpoint(const SavedFile& file, const TrainingIdentity& identity, const RunPosition& position,
-                     Rank& rank, Communicator& world) {
+                     Rank& rank, ControlPlane& world) {
   const Contents contents = contents_of(rank.program());
   Metadata metadata(identity.begin(), identity.end());
   metadata.emplace(kVersionKey, fmt::format("{}", kVersion));
@@ -189,7 +191,7 @@ void save_checkpoint(const SavedFile& file, const TrainingIdentity& identity, co
 }
 
 RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank,
-                            Communicator& world) {
+                            ControlPlane& world) {
   const MappedTensorFile file(path);
   const State state(file);
   state.require_version();
@@ -209,8 +211,8 @@ RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& ide
   while_meeting(world, [&](const std::stop_token& stop) {
     for_each_vector(rank.program(), [&](const HeldVector& vector) {
       if (stop.stop_requested()) return;
-      read_vector(vector, most_exact(vector, rank), rank.program(), file, contents);
-      if (vector.state < 0) read_vector(vector, as_computed(vector, rank), rank.program(), file, contents);
+      read_vector(vector, most_exact(vector, rank), rank, file, contents);
+      if (vector.state < 0) read_vector(vector, as_computed(vector, rank), rank, file, contents);
     });
   });
   return position;

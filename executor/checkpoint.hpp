@@ -28,12 +28,12 @@ struct RunPosition {
 // Every rank writes a part of what it holds, as save_tensors says. All ranks call it, between steps. Throws
 // DeviceError.
 void save_checkpoint(const SavedFile& file, const TrainingIdentity& identity, const RunPosition& position,
-                     Rank& rank, Communicator& world);
+                     Rank& rank, ControlPlane& world);
 
 // Reads this rank's part and returns how far the run had come. All ranks call it; requires a rank that was set
 // up. Throws ConfigurationError naming the file, the key or tensor, what was found and what was expected: other
 // formats and versions, damage, values that are not finite.
 RunPosition load_checkpoint(const std::string& path, const TrainingIdentity& identity, Rank& rank,
-                            Communicator& world);
+                            ControlPlane& world);
 
 }  // namespace zeroplan::executor

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "executor/communicator/communicator.hpp"
+#include "executor/communicator/control_plane.hpp"
 
 namespace zeroplan::executor {
 
@@ -11,6 +11,6 @@ struct Control {
 };
 
 // Every rank's put together: a signal that came to one rank, and the time of one rank's clock, are for all.
-Control agreed(const Control& own, Communicator& world);
+Control agreed(const Control& own, ControlPlane& world);
 
 }  // namespace zeroplan::executor

@@ -1,10 +1,9 @@
 #include "executor/initialize.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
-#include "executor/elements.hpp"
+#include "executor/device/floats.hpp"
 #include "executor/random.hpp"
 
 namespace zeroplan::executor {
@@ -60,18 +59,25 @@ void for_each_element(const program::TensorPlacement& tensor, std::int64_t layer
 }
 
 void clear_states(const program::StepProgram& program, Interpreter& interpreter) {
-  interpreter.clear_scalars();
+  Device& device = interpreter.device();
+  const auto clear = [&](const Tensor& tensor, Elements elements) {
+    Kernel fill;
+    fill.op = program::Op::fill_zero;
+    fill.dims = {elements};
+    fill.operands[0] = tensor;
+    device.execute(fill, program::Stream::compute, {});
+    device.synchronize();
+  };
+  clear(interpreter.scalars(), program::kScalars);
   for (const program::UnitPlacement& unit : program.units) {
     const Elements whole = unit.partition * program.shard_group(unit).size;
     for (std::int64_t layer = unit.first_layer; layer < unit.first_layer + unit.layers; ++layer) {
-      const auto clear = [&](BufferId buffer, Elements elements) {
-        if (buffer == kNoBuffer) return;
-        const Tensor tensor = interpreter.tensor(buffer, layer);
-        std::memset(tensor.data, 0, static_cast<std::size_t>(elements * program::bytes_of(tensor.type)));
+      const auto clear_buffer = [&](BufferId buffer, Elements elements) {
+        if (buffer != kNoBuffer) clear(interpreter.tensor(buffer, layer), elements);
       };
-      clear(unit.parameter, unit.parameter_is_partition ? unit.partition : whole);
-      clear(unit.master, unit.partition);
-      for (const BufferId state : unit.states) clear(state, unit.partition);
+      clear_buffer(unit.parameter, unit.parameter_is_partition ? unit.partition : whole);
+      clear_buffer(unit.master, unit.partition);
+      for (const BufferId state : unit.states) clear_buffer(state, unit.partition);
     }
   }
 }
@@ -87,6 +93,7 @@ void initialize_parameters(const program::StepProgram& program, Interpreter& int
     for (std::int64_t layer = unit.first_layer; layer < unit.first_layer + unit.layers; ++layer) {
       const Tensor parameter = interpreter.tensor(unit.parameter, layer);
       const Tensor master = unit.master != kNoBuffer ? interpreter.tensor(unit.master, layer) : Tensor{};
+      FloatWriter parameters(interpreter.device(), parameter), masters(interpreter.device(), master);
       for_each_element(placement, layer, [&](const ParameterElement& element, Elements flat) {
         const Elements in_parameter = flat - parameter_begin;
         const Elements in_master = flat - master_begin;
@@ -94,8 +101,8 @@ void initialize_parameters(const program::StepProgram& program, Interpreter& int
         const bool mastered = master && in_master >= 0 && in_master < master.elements;
         if (!here && !mastered) return;
         const float drawn = value(element);
-        if (here) store_element(parameter, in_parameter, drawn);
-        if (mastered) store_element(master, in_master, drawn);
+        if (here) parameters.put(in_parameter, drawn);
+        if (mastered) masters.put(in_master, drawn);
       });
     }
   }

@@ -3,67 +3,63 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <utility>
+#include <span>
+#include <tuple>
 
 #include "executor/error.hpp"
+#include "executor/step_scalars.hpp"
 #include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor {
 
 using program::BufferId;
 using program::Class;
-using program::Instruction;
 using program::Op;
 using program::Phase;
-using program::Stream;
+using program::Position;
 
 namespace {
 
 // Of a copy between device and host.
 Bytes moved_bytes(const Kernel& copy) { return copy.dims[0] * program::bytes_of(copy.operands[0].type); }
 
-// When it ends, nothing runs on the device any more.
-class Drained {
- public:
-  explicit Drained(Device& device) : device_(device) {}
-  ~Drained() { device_.drain(); }
-  Drained(const Drained&) = delete;
-  Drained& operator=(const Drained&) = delete;
+std::size_t first_after_setup(const program::StepProgram& program) {
+  const auto first = std::find_if(program.code.begin(), program.code.end(), [](const auto& instruction) {
+    return instruction.op == Op::phase && static_cast<Phase>(instruction.dims[0]) != Phase::setup;
+  });
+  return first == program.code.end() ? 0 : static_cast<std::size_t>(first - program.code.begin());
+}
 
- private:
-  Device& device_;
-};
+// All but what differs from step to step, and the model, which is the program's.
+bool same_constants(const StepSettings& a, const StepSettings& b) {
+  const auto constants = [](const StepSettings& s) {
+    return std::tie(s.tokens_per_step, s.beta1, s.beta2, s.epsilon, s.weight_decay, s.decayed, s.clip_norm,
+                    s.dynamic_loss_scale, s.scale_window);
+  };
+  return constants(a) == constants(b);
+}
 
 }  // namespace
 
 Interpreter::Interpreter(const program::StepProgram& program, Device& device, Arena& arena,
-                         std::vector<Communicator*> groups)
-    : program_(program), device_(device), arena_(arena), groups_(std::move(groups)), decay_mask_(program) {
+                         const GroupPlanes& groups)
+    : program_(program),
+      device_(device),
+      arena_(arena),
+      decay_mask_(program),
+      lowering_(program, device, arena, groups, decay_mask_, settings_),
+      player_(device, arena),
+      first_after_setup_(first_after_setup(program)) {
   clear_profile();
-  for (std::size_t i = 0; i < program.code.size(); ++i) {
-    const Instruction& instruction = program.code[i];
-    if (instruction.op == Op::phase && static_cast<Phase>(instruction.dims[0]) != Phase::setup) {
-      first_after_setup_ = i;
-      break;
-    }
+  for (const DataPlane* group : groups) {
+    if (!group->capabilities().moves_host_memory || device.capabilities().host_reaches_memory) continue;
+    throw DeviceError(
+        fmt::format("ranks that move memory of the host cannot move that of {}", device.name()));
   }
-  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    if (program.buffers[b].name == "scalars") scalars_ = static_cast<BufferId>(b);
-  }
-  overlaps_ = true;
-  for (Communicator* group : groups_) {
-    overlaps_ = overlaps_ && group->runs_beside();
-    group->set_activity([this] { return position_text(); });
-  }
-  for (const program::Order::Event& event : program.order.events) {
-    executions_.push_back({std::vector<Device::Event>(std::size_t{event.oldest} + 1), 0});
-  }
-}
-
-// What is said of this rank later is where it was last.
-Interpreter::~Interpreter() {
-  for (Communicator* group : groups_) group->set_activity([text = position_text()] { return text; });
+  settings_.model = program.constants;
+  runs_beside_ = device.capabilities().runs_beside &&
+                 std::all_of(groups.begin(), groups.end(),
+                             [](const DataPlane* group) { return group->capabilities().runs_beside; });
 }
 
 void Interpreter::clear_profile() {
@@ -71,255 +67,90 @@ void Interpreter::clear_profile() {
   profile_.of_instruction.resize(program_.code.size());
 }
 
-void Interpreter::clear_calls(program::GroupId group) { profile_.collectives[group].clear(); }
+void Interpreter::setup() {
+  const LoweredStep setup = lowering_.lower(0, first_after_setup_, {.beside = false, .with_memory = true});
+  player_.prepare(setup);
+  player_.play(setup, nullptr);
+}
 
-void Interpreter::setup() { run(0, first_after_setup_, {}, {}, nullptr); }
+void Interpreter::lower(const StepSettings& settings) {
+  const LoweringForm form{.beside = runs_beside_ && !arena_.observing(), .with_memory = arena_.observing()};
+  if (step_ && form == form_ && same_constants(settings, settings_)) return;
+  settings_ = settings;
+  settings_.model = program_.constants;
+  step_ = lowering_.lower(first_after_setup_, program_.code.size(), form);
+  form_ = form;
+  player_.prepare(*step_);
+}
 
 void Interpreter::step(const StepSettings& given, BatchSource& batches) {
-  // What another stream still does may not outlive the settings, or the memory that it works on.
-  StepSettings settings = given;
-  settings.model = program_.constants;
-  const Drained drained(device_);
-  forget_events();
-  run(first_after_setup_, program_.code.size(), {}, settings, &batches);
-  device_.synchronize();
+  lower(given);
+  const StepScalars scalars = step_scalars_of(given);
+  device_.upload(scalars_from(static_cast<program::Scalar>(kFirstStepScalar)),
+                 std::as_bytes(std::span(scalars)), program::Stream::compute);
+  player_.play(*step_, &batches);
+  add_times();
 }
 
-void Interpreter::run(std::size_t begin, std::size_t end, Registers registers, const StepSettings& settings,
-                      BatchSource* batches) {
-  for (std::size_t i = begin; i < end; ++i) {
-    const Instruction& instruction = program_.code[i];
-    switch (instruction.op) {
-      case Op::repeat: {
-        const auto [count, first, step, close] = instruction.dims;
-        for (std::int64_t k = 0; k < count; ++k) {
-          Registers inner = registers;
-          if (step == 0) {
-            inner.iteration = k;
-          } else {
-            inner.layer += first + k * step;
-            inner.in_layers = true;
-          }
-          run(i + 1, static_cast<std::size_t>(close), inner, settings, batches);
-        }
-        i = static_cast<std::size_t>(close);
-        break;
-      }
-      case Op::end_repeat:
-        break;
-      case Op::wait_for_all:
-        wait_for_all();
-        break;
-      case Op::phase:
-        phase_ = static_cast<Phase>(instruction.dims[0]);
-        break;
-      default:
-        issue(i, registers, settings, batches);
-    }
-  }
+void Interpreter::add_times() {
+  const std::span<const float> seconds = player_.seconds();
+  for_each_play(*step_, [&](const Command& command, std::size_t number) {
+    Profile::Time& time = profile_.of_instruction[command.instruction];
+    ++time.calls;
+    time.seconds += static_cast<double>(seconds[number]);
+    if (command.kind == Command::Kind::transfer && command.stream == program::Stream::compute)
+      profile_.waited_for_traffic_seconds += static_cast<double>(seconds[number]);
+    if (command.kind != Command::Kind::kernel) return;
+    const Kernel& kernel = step_->kernels[command.what];
+    const Class kind = program::class_of(kernel.op);
+    if (kind == Class::to_device) profile_.to_device_bytes += moved_bytes(kernel);
+    if (kind == Class::to_host) profile_.to_host_bytes += moved_bytes(kernel);
+  });
+  profile_.waited_for_traffic_seconds += player_.waited_for_traffic_seconds();
 }
 
-void Interpreter::issue(std::size_t index, Registers registers, const StepSettings& settings,
-                        BatchSource* batches) {
-  using Clock = std::chrono::steady_clock;
-  const Instruction& instruction = program_.code[index];
-  const bool beside = overlaps_ && !arena_.observing();
-  const Stream stream = beside ? instruction.stream : Stream::compute;
-  const std::uint64_t here = packed(index, registers);
-  position_.store(here, std::memory_order_relaxed);
-  const program::Order& order = program_.order;
-  if (beside) {
-    for (const program::Order::Wait& wait : order.waits_of(index)) {
-      const Executions& of = executions_[wait.event];
-      if (wait.age >= of.count) continue;
-      this->wait(stream, order.events[wait.event].stream,
-                 of.youngest[(of.count - 1 - wait.age) % of.youngest.size()]);
-    }
-  }
-  const bool holds_kernels = stream == Stream::compute && program::is_collective(instruction.op);
-  const auto timed = [this, index, here, holds_kernels](const auto& work) {
-    const auto start = Clock::now();
-    try {
-      work();
-    } catch (...) {
-      std::uint64_t none = 0;
-      failed_at_.compare_exchange_strong(none, here, std::memory_order_relaxed);
-      throw;
-    }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    add_time(index, seconds);
-    if (holds_kernels) profile_.waited_for_traffic_seconds += seconds;
-  };
-  const auto on_stream = [&](const auto& work) {
-    if (stream == Stream::compute) {
-      timed(work);
-    } else {
-      device_.run_on_host(stream, [timed, work] { timed(work); });
-    }
-  };
-  switch (program::class_of(instruction.op)) {
-    case Class::structure:
-      break;  // run() reads it
-    case Class::memory:
-      timed([&] { memory(instruction, registers.layer); });
-      break;
-    case Class::input: {
-      const std::array<Tensor, 2> batch{operand(instruction, 0, registers.layer),
-                                        operand(instruction, 1, registers.layer)};
-      timed([&] { batches->next(batch[0].as<std::int32_t>(), batch[1].as<std::int32_t>()); });
-      break;
-    }
-    case Class::collective:
-      on_stream(collective(instruction, registers.layer));
-      break;
-    case Class::kernel:
-    case Class::to_host:
-    case Class::to_device:
-      on_stream([this, launch = kernel(instruction, registers, settings), &settings, stream] {
-        device_.execute(launch, settings, stream);
-      });
-  }
-  const std::uint16_t event = order.mark(index).signals;
-  if (!beside || event == program::Order::kNoEvent) return;
-  Executions& of = executions_[event];
-  of.youngest[of.count++ % of.youngest.size()] = device_.record(stream);
+std::vector<Interpreter::Call> Interpreter::calls(std::size_t group) const {
+  std::vector<Call> calls;
+  if (!step_) return calls;
+  for_each_play(*step_, [&](const Command& command, std::size_t number) {
+    if (command.kind == Command::Kind::transfer && step_->transfers[command.what].group == group)
+      calls.push_back({command.instruction, player_.seconds()[number]});
+  });
+  return calls;
 }
 
-void Interpreter::wait(Stream stream, Stream other, Device::Event event) {
-  const auto start = std::chrono::steady_clock::now();
-  device_.wait(stream, event);
-  if (stream != Stream::compute || (other != Stream::communication && other != Stream::tensor)) return;
-  profile_.waited_for_traffic_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-void Interpreter::wait_for_all() {
-  for (std::size_t s = 0; s < program::kStreams; ++s) {
-    const auto other = static_cast<Stream>(s);
-    if (other != Stream::compute) wait(Stream::compute, other, device_.record(other));
-  }
-  device_.synchronize();
-  forget_events();
-}
-
-void Interpreter::forget_events() {
-  for (Executions& executions : executions_) executions.count = 0;
-}
-
-void Interpreter::add_time(std::size_t index, double seconds) {
-  Profile::Time& time = profile_.of_instruction[index];
-  ++time.calls;
-  time.seconds += seconds;
-  const program::GroupId group = program_.code[index].group;
-  if (group == program::kNoGroup) return;
-  profile_.collectives[group].push_back({index, static_cast<float>(seconds)});
-}
-
-std::uint64_t Interpreter::packed(std::size_t instruction, Registers registers) const {
-  const auto layer = static_cast<std::uint64_t>(registers.in_layers ? registers.layer + 1 : 0);
-  return static_cast<std::uint64_t>(phase_) << 56 | layer << 24 | instruction;
-}
-
-program::Position Interpreter::position() const {
-  const std::uint64_t failed = failed_at_.load(std::memory_order_relaxed);
-  const std::uint64_t packed = failed != 0 ? failed : position_.load(std::memory_order_relaxed);
-  return {static_cast<Phase>(packed >> 56), static_cast<std::int64_t>(packed >> 24 & 0xffffffff) - 1,
-          static_cast<std::size_t>(packed & 0xffffff)};
-}
-
-std::string Interpreter::position_text() const {
-  const program::Position at = position();
+std::string Interpreter::text_of(const Position& at) const {
   const std::string_view op = program::name_of(program_.code[at.instruction].op);
   const std::string layer = at.layer < 0 ? "" : fmt::format(" of layer {}", at.layer);
   return fmt::format("{}{} in {}", op, layer, program::name_of(at.phase));
 }
 
-void Interpreter::memory(const Instruction& instruction, std::int64_t layer) {
-  const BufferId buffer = instruction.operands[0].buffer;
-  const std::int64_t instances = program_.buffers[buffer].instances;
-  const std::int64_t one = instance_of(buffer, layer + instruction.operands[0].layer_offset);
-  const Bytes highest = arena_.high_water().device;
-  const program::Takes takes = program::row_of(instruction.op).takes;
-  for (std::int64_t i = 0; i < (takes.every_instance ? instances : 1); ++i) {
-    if (takes.sign > 0) {
-      arena_.acquire(buffer, takes.every_instance ? i : one);
-    } else {
-      arena_.release(buffer, takes.every_instance ? instances - 1 - i : one);
-    }
-  }
-  if (arena_.high_water().device > highest) peak_position_ = position();
-}
+std::string Interpreter::position_text() const { return text_of(position()); }
 
-std::function<void()> Interpreter::collective(const Instruction& instruction, std::int64_t layer) const {
-  Communicator* const group = groups_[instruction.group];
-  Tensor whole = operand(instruction, program::whole_operand(instruction.op), layer);
-  whole.elements = instruction.dims[0];
-  switch (instruction.op) {
-    case Op::all_reduce: {
-      const bool takes_maximum = (instruction.flags & program::kMaximum) != 0;
-      return [=] { group->all_reduce(whole, takes_maximum ? Reduction::maximum : Reduction::sum); };
-    }
-    case Op::reduce_scatter:
-      return [=] { group->reduce_scatter(whole); };
-    case Op::all_gather: {
-      Tensor own = operand(instruction, 0, layer);
-      own.elements = div_exact(instruction.dims[0], group->size());
-      return [=] { group->all_gather(own, whole); };
-    }
-    default:
-      return [=] { group->broadcast(whole, 0); };
+std::string Interpreter::finished_text() const {
+  std::string text;
+  for (const auto& [stream, at] : player_.finished()) {
+    text += fmt::format("{}{} on {}", text.empty() ? "" : ", ", text_of(at), program::name_of(stream));
   }
-}
-
-Kernel Interpreter::kernel(const Instruction& instruction, Registers registers,
-                           const StepSettings& settings) {
-  Kernel kernel;
-  kernel.op = instruction.op;
-  kernel.flags = instruction.flags;
-  kernel.extra = instruction.extra;
-  kernel.iteration = registers.iteration;
-  kernel.layer = registers.layer;
-  kernel.counts_replicated = program_.speaks_for_replicated();
-  kernel.dims = instruction.dims;
-  for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
-    kernel.operands[i] = operand(instruction, i, registers.layer);
-  }
-  if (instruction.op == Op::optimizer_update && settings.decayed == Decayed::matrices) {
-    kernel.undecayed = decay_mask_.undecayed(instruction.extra);
-  }
-  const Class kind = program::class_of(instruction.op);
-  if (kind == Class::to_device) profile_.to_device_bytes += moved_bytes(kernel);
-  if (kind == Class::to_host) profile_.to_host_bytes += moved_bytes(kernel);
-  return kernel;
-}
-
-std::int64_t Interpreter::instance_of(BufferId buffer, std::int64_t layer) const {
-  return program_.buffers[buffer].instance_of(layer);
-}
-
-Tensor Interpreter::operand(const Instruction& instruction, std::size_t index, std::int64_t layer) const {
-  const program::Operand operand = instruction.operands[index];
-  if (operand.buffer == program::kNoBuffer) return {};
-  return arena_.tensor(operand.buffer, instance_of(operand.buffer, layer + operand.layer_offset));
+  return text.empty() ? "nothing" : text;
 }
 
 Tensor Interpreter::tensor(BufferId buffer, std::int64_t layer) const {
-  return arena_.tensor(buffer, instance_of(buffer, layer));
+  return arena_.tensor(buffer, program_.buffers[buffer].instance_of(layer));
 }
 
-Tensor Interpreter::scalars() const { return arena_.tensor(scalars_, 0); }
+std::byte* Interpreter::scalars_from(program::Scalar first) const {
+  return lowering_.scalars().data + static_cast<std::size_t>(first) * sizeof(float);
+}
 
 float Interpreter::scalar(program::Scalar scalar) const {
-  return scalars().as<float>()[static_cast<std::size_t>(scalar)];
-}
-
-void Interpreter::clear_scalars() {
-  const auto all = scalars().as<float>();
-  std::fill(all.begin(), all.end(), 0.0F);
+  float value = 0;
+  device_.download(std::as_writable_bytes(std::span(&value, 1)), scalars_from(scalar));
+  return value;
 }
 
 void Interpreter::set_scalar(program::Scalar scalar, float value) {
-  scalars().as<float>()[static_cast<std::size_t>(scalar)] = value;
+  device_.upload(scalars_from(scalar), std::as_bytes(std::span(&value, 1)), program::Stream::compute);
 }
 
 }  // namespace zeroplan::executor

@@ -1,14 +1,16 @@
 #include "executor/rank.hpp"
 
 #include <cmath>
+#include <utility>
 
 namespace zeroplan::executor {
 
 namespace {
 
-std::vector<std::unique_ptr<Communicator>> split_off(Communicator& world,
-                                                     const program::StepProgram& program) {
-  std::vector<std::unique_ptr<Communicator>> groups;
+using Groups = std::vector<std::unique_ptr<Communicator>>;
+
+Groups split_off(ControlPlane& world, const program::StepProgram& program) {
+  Groups groups;
   groups.reserve(program.groups.size());
   for (const program::Group& group : program.groups) {
     groups.push_back(world.split(group.first_of(world.rank()), group.rank));
@@ -16,11 +18,15 @@ std::vector<std::unique_ptr<Communicator>> split_off(Communicator& world,
   return groups;
 }
 
-std::vector<Communicator*> pointers_to(const std::vector<std::unique_ptr<Communicator>>& groups) {
-  std::vector<Communicator*> pointers;
-  pointers.reserve(groups.size());
-  for (const auto& group : groups) pointers.push_back(group.get());
-  return pointers;
+GroupPlanes data_planes_of(const Groups& groups) {
+  GroupPlanes planes;
+  planes.reserve(groups.size());
+  for (const auto& group : groups) planes.push_back(group.get());
+  return planes;
+}
+
+void set_activity(const Groups& groups, const Activity& activity) {
+  for (const auto& group : groups) group->set_activity(activity);
 }
 
 }  // namespace
@@ -29,14 +35,20 @@ program::RankPosition position_of(std::int64_t world_rank, std::int64_t tensor_p
   return {world_rank / tensor_parallel, world_rank % tensor_parallel};
 }
 
-Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, Communicator& world)
+Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world)
     : program_(std::move(program)),
       device_(std::move(device)),
       groups_(split_off(world, program_)),
       arena_(*device_, program_, size),
-      interpreter_(program_, *device_, arena_, pointers_to(groups_)) {
+      interpreter_(program_, *device_, arena_, data_planes_of(groups_)) {
+  set_activity(groups_, [this] { return interpreter_.position_text(); });
   interpreter_.setup();
   clear_states(program_, interpreter_);
+}
+
+// What is said of this rank later is where it was last.
+Rank::~Rank() {
+  set_activity(groups_, [text = interpreter_.position_text()] { return text; });
 }
 
 void Rank::initialize(const ParameterValue& value, float loss_scale) {

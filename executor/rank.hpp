@@ -22,7 +22,10 @@ struct StepResult {
 // One rank: a device, its arena, its groups and a program, whose groups say which ranks of `world` they have.
 class Rank {
  public:
-  Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, Communicator& world);
+  Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world);
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
 
   void initialize(const ParameterValue& value, float loss_scale = 1);
   // Runs one step. `settings.step` and `tokens_per_step` are set here.

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <vector>
 
+#include "executor/device/floats.hpp"
 #include "executor/elements.hpp"
 #include "executor/random.hpp"
 
@@ -17,7 +19,9 @@ using program::GroupKind;
 using program::ReplicaCheck;
 using program::UnitPlacement;
 
-std::uint64_t checksum(std::uint64_t sum, std::span<const std::byte> bytes) {
+constexpr Elements kBlock = 1 << 16;  // elements that are looked at together; whole words in every type
+
+std::uint64_t mixed_in(std::uint64_t sum, std::span<const std::byte> bytes) {
   std::uint64_t word = 0;
   std::size_t at = 0;
   for (; at + sizeof word <= bytes.size(); at += sizeof word) {
@@ -27,11 +31,6 @@ std::uint64_t checksum(std::uint64_t sum, std::span<const std::byte> bytes) {
   word = bytes.size();
   std::memcpy(&word, bytes.data() + at, bytes.size() - at);
   return mix(sum ^ word);
-}
-
-std::span<const std::byte> part_of(const Tensor& tensor, Elements first, Elements count) {
-  const Bytes size = program::bytes_of(tensor.type);
-  return {tensor.data + first * size, static_cast<std::size_t>(count * size)};
 }
 
 // Of one layer of one unit on one rank. Sums are 0 where nothing is held alike.
@@ -68,8 +67,7 @@ class Sums {
     const Elements own = program_.own_begin(unit);
     Held held;
     if (alike_group(program_, unit).size > 1) {
-      held.alike =
-          checksum(1, part_of(parameter, 0, unit.parameter_is_partition ? unit.owned : unit.elements));
+      held.alike = checksum(1, parameter, 0, unit.parameter_is_partition ? unit.owned : unit.elements);
     }
     if (program_.group(GroupKind::tensor_parallel).size > 1) {
       const Elements begin = unit.parameter_is_partition ? own : 0;
@@ -79,8 +77,7 @@ class Sums {
         const Elements last = tensor.offset + tensor.copies * tensor.outputs * tensor.inputs;
         const Elements from = std::max(begin, tensor.offset);
         const Elements to = std::min(end, last);
-        if (from < to)
-          held.replicated = checksum(held.replicated + 1, part_of(parameter, from - begin, to - from));
+        if (from < to) held.replicated = checksum(held.replicated + 1, parameter, from - begin, to - from);
       }
     }
     if (unit.master != program::kNoBuffer) {
@@ -91,20 +88,42 @@ class Sums {
     return held;
   }
 
-  static std::int64_t first_off(const Tensor& parameter, Elements first, const Tensor& master,
-                                Elements count) {
+  // Elements [first, first + count).
+  std::span<const std::byte> part_of(const Tensor& tensor, Elements first, Elements count) {
+    const Bytes size = program::bytes_of(tensor.type);
+    bytes_.resize(static_cast<std::size_t>(count * size));
+    rank_.device().download(bytes_, tensor.data + first * size);
+    return bytes_;
+  }
+
+  std::uint64_t checksum(std::uint64_t sum, const Tensor& tensor, Elements first, Elements count) {
+    for (Elements done = 0; done < count; done += kBlock) {
+      sum = mixed_in(sum, part_of(tensor, first + done, std::min(kBlock, count - done)));
+    }
+    return sum;
+  }
+
+  std::int64_t first_off(const Tensor& parameter, Elements first, const Tensor& master, Elements count) {
+    std::vector<float> values;
     std::uint32_t rounded = 0;
     const Tensor one{reinterpret_cast<std::byte*>(&rounded), parameter.type, 1};
     const auto bytes = static_cast<std::size_t>(program::bytes_of(parameter.type));
-    for (Elements i = 0; i < count; ++i) {
-      store_element(one, 0, load_element(master, i));
-      if (std::memcmp(one.data, part_of(parameter, first + i, 1).data(), bytes) != 0) return i;
+    for (Elements done = 0; done < count; done += kBlock) {
+      values.resize(static_cast<std::size_t>(std::min(kBlock, count - done)));
+      download_floats(rank_.device(), master, done, values);
+      const auto held = part_of(parameter, first + done, static_cast<Elements>(values.size()));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        store_element(one, 0, values[i]);
+        if (std::memcmp(one.data, held.data() + i * bytes, bytes) != 0)
+          return done + static_cast<std::int64_t>(i);
+      }
     }
     return -1;
   }
 
   Rank& rank_;
   const program::StepProgram& program_;
+  std::vector<std::byte> bytes_;
 };
 
 // The layer of every entry of Sums::all(), in words.
@@ -124,18 +143,11 @@ std::vector<std::string> places_of(const program::StepProgram& program) {
 
 }  // namespace
 
-program::ReplicaChecks check_replicas(Rank& rank, Communicator& world) {
+program::ReplicaChecks check_replicas(Rank& rank, ControlPlane& world) {
   const program::StepProgram& program = rank.program();
   const std::vector<Held> own = Sums(rank).all();
   const std::size_t count = own.size();
-  std::vector<Held> all(count * static_cast<std::size_t>(world.size()));
-  const auto bytes_of = [](Held* held, std::size_t n) {
-    return Tensor{reinterpret_cast<std::byte*>(held), program::DataType::uint8,
-                  static_cast<Elements>(n * sizeof(Held))};
-  };
-  Held* place = all.data() + count * static_cast<std::size_t>(world.rank());
-  std::copy(own.begin(), own.end(), place);
-  world.all_gather(bytes_of(place, count), bytes_of(all.data(), all.size()));
+  const std::vector<Held> all = gathered(world, std::span<const Held>(own));
 
   const std::vector<std::string> places = places_of(program);
   const program::Group tensor = program.group(GroupKind::tensor_parallel);

@@ -102,18 +102,6 @@ RunIdentity unpacked(std::string_view text) {
   return identity;
 }
 
-// Every rank's `bytes`, which are equally many, by rank.
-std::string gathered(Communicator& world, const std::string& bytes) {
-  std::string all(bytes.size() * static_cast<std::size_t>(world.size()), '\0');
-  char* own = all.data() + bytes.size() * static_cast<std::size_t>(world.rank());
-  std::copy(bytes.begin(), bytes.end(), own);
-  const auto tensor = [](char* data, std::size_t size) {
-    return Tensor{reinterpret_cast<std::byte*>(data), program::DataType::uint8, static_cast<Elements>(size)};
-  };
-  world.all_gather(tensor(own, bytes.size()), tensor(all.data(), all.size()));
-  return all;
-}
-
 }  // namespace
 
 std::string difference_text(std::int64_t rank, const RunIdentity& theirs, const RunIdentity& of_rank_0) {
@@ -136,21 +124,17 @@ std::string difference_text(std::int64_t rank, const RunIdentity& theirs, const 
   return fmt::format("rank {} has {}", rank, text);
 }
 
-void require_same_identity(Communicator& world, const RunIdentity& identity) {
+void require_same_identity(ControlPlane& world, const RunIdentity& identity) {
   const std::string own = packed(identity);
-  // Lengths first, as a collective takes the same number of bytes from all.
-  const auto length = static_cast<std::int64_t>(own.size());
-  const std::string lengths =
-      gathered(world, std::string(reinterpret_cast<const char*>(&length), sizeof length));
-  std::vector<std::int64_t> length_of(static_cast<std::size_t>(world.size()));
-  std::memcpy(length_of.data(), lengths.data(), lengths.size());
-  const auto longest = static_cast<std::size_t>(*std::max_element(length_of.begin(), length_of.end()));
+  // Lengths first, as gathering takes the same number of bytes from all.
+  const std::vector<std::size_t> length_of = gathered(world, own.size());
+  const std::size_t longest = *std::max_element(length_of.begin(), length_of.end());
   std::string padded = own;
   padded.resize(longest);
-  const std::string all = gathered(world, padded);
+  const std::vector<char> all = gathered(world, std::span<const char>(padded));
   const auto of_rank = [&](std::int64_t rank) {
     const auto r = static_cast<std::size_t>(rank);
-    return unpacked(std::string_view(all).substr(r * longest, static_cast<std::size_t>(length_of[r])));
+    return unpacked(std::string_view(all.data(), all.size()).substr(r * longest, length_of[r]));
   };
   const RunIdentity of_rank_0 = of_rank(0);
   std::string text;

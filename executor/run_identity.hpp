@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "executor/communicator/communicator.hpp"
+#include "executor/communicator/control_plane.hpp"
 #include "planner/program/step_program.hpp"
 
 // What a run is. Ranks are processes that were started apart from each other: with another seed, rate or plan
@@ -29,7 +29,7 @@ std::string difference_text(std::int64_t rank, const RunIdentity& theirs, const 
 
 // Throws CommunicationError with one text on every rank where they do not all have rank 0's identity. For
 // launchers whose processes find each other without asking what they are. All ranks of `world` call it first.
-void require_same_identity(Communicator& world, const RunIdentity& identity);
+void require_same_identity(ControlPlane& world, const RunIdentity& identity);
 
 // 16 bytes of BLAKE2b as hexadecimal digits.
 std::string digest_of(std::string_view bytes);

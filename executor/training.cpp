@@ -8,7 +8,6 @@
 #include <mutex>
 #include <span>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include "executor/control.hpp"
@@ -27,9 +26,6 @@ using program::Measurement;
 using program::RankMeasurement;
 using program::StepMeasurement;
 using Clock = std::chrono::steady_clock;
-
-// Of a group's collectives: when there are more, the ranks find out who waited in them.
-constexpr std::size_t kCallsNoted = 16'384;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -82,21 +78,24 @@ class Heartbeat {
   std::jthread thread_;
 };
 
-void add_counts(RankMeasurement& measurement, std::size_t group, const Communicator& communicator,
-                std::int64_t sign) {
-  for (const Ledger::Total& total : communicator.ledger().totals) {
-    CollectiveCount& count = measurement.collectives[group][program::collective_index(total.collective)];
-    count.calls += sign * total.calls;
-    count.bytes += sign * total.bytes;
-  }
+// Of a group's collectives; a program has no messages between two ranks.
+void add_traffic(RankMeasurement& measurement, std::size_t group, const DataPlane& ranks, std::int64_t sign) {
   for (const program::Op op : program::kCollectiveOps) {
-    measurement.moved[group][program::collective_index(op)] += sign * communicator.moved().of(op);
+    const TransferKind kind = kind_of(op);
+    const std::size_t index = program::collective_index(op);
+    measurement.moved[group][index] += sign * ranks.moved().of(kind);
+    for (const Ledger::Total& total : ranks.ledger().totals) {
+      if (total.kind != kind) continue;
+      CollectiveCount& count = measurement.collectives[group][index];
+      count.calls += sign * total.calls;
+      count.bytes += sign * total.bytes;
+    }
   }
 }
 
 // What the ledgers and the device have counted so far, with a sign: two calls around a step leave its part.
 void add_totals(RankMeasurement& measurement, Rank& rank, int sign) {
-  for (std::size_t i = 0; i < rank.groups().size(); ++i) add_counts(measurement, i, *rank.groups()[i], sign);
+  for (std::size_t i = 0; i < rank.groups().size(); ++i) add_traffic(measurement, i, *rank.groups()[i], sign);
   measurement.product_flops += sign * rank.device().product_flops();
   measurement.to_host_bytes += sign * rank.interpreter().profile().to_host_bytes;
   measurement.to_device_bytes += sign * rank.interpreter().profile().to_device_bytes;
@@ -124,14 +123,16 @@ StepResult checked_step(const StepSettings& settings, Rank& rank, BatchSource& b
   try {
     return rank.step(settings, batches);
   } catch (const DeviceError& error) {
-    throw DeviceError(fmt::format("{}: {}", where(), error.what()));
+    // A device may not know more than how far it came.
+    throw DeviceError(
+        fmt::format("{}: {} (finished last: {})", where(), error.what(), rank.interpreter().finished_text()));
   } catch (const CommunicationError& error) {
     throw CommunicationError(fmt::format("{}: {}", where(), error.what()));
   }
 }
 
 // A barrier, with when this rank came and when it left.
-program::Meeting meet(Communicator& world) {
+program::Meeting meet(ControlPlane& world) {
   const auto now = [] { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); };
   program::Meeting meeting;
   meeting.came = now();
@@ -163,7 +164,7 @@ std::vector<program::InstructionTime> times_of(const program::StepProgram& step,
 }
 
 // Where a run that is resumed begins; `order` is that of its data.
-RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank, Communicator& world) {
+RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank, ControlPlane& world) {
   const RunPosition saved = load_checkpoint(job.resume, job.identity, rank, world);
   if (saved.data.order != order && world.rank() == 0 && job.still_running) {
     job.still_running(
@@ -172,19 +173,6 @@ RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank
                     saved.data.order, order));
   }
   return {saved.steps, {saved.data.resumed_in(order), order}};
-}
-
-std::vector<RankMeasurement> gathered(const RankMeasurement& own, Communicator& world) {
-  static_assert(std::is_trivially_copyable_v<RankMeasurement>);
-  std::vector<RankMeasurement> all(static_cast<std::size_t>(world.size()));
-  RankMeasurement& place = all[static_cast<std::size_t>(world.rank())];
-  place = own;
-  const auto bytes_of = [](std::span<RankMeasurement> measurements) {
-    return Tensor{reinterpret_cast<std::byte*>(measurements.data()), program::DataType::uint8,
-                  static_cast<Elements>(measurements.size_bytes())};
-  };
-  world.all_gather(bytes_of({&place, 1}), bytes_of(all));
-  return all;
 }
 
 }  // namespace
@@ -267,7 +255,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       step.skipped = result.skipped;
       step.peak_bytes = rank.arena().high_water().device;
       measurement.steps.push_back(step);
-      if (!step.warm_up) add_waiting(waiting, rank, kCallsNoted);
+      if (!step.warm_up) add_waiting(waiting, rank);
       if (world.rank() == 0 && job.stepped) job.stepped(step);
       saver.after_step(step.step, control.saves);
       measurement.interrupted_by = control.signal;
@@ -280,10 +268,9 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   rank.arena().check_held();
   measure_memory(own, rank);
   const Profile& profile = rank.interpreter().profile();
-  add_waiting(waiting, rank, 0);
   measurement.times = times_of(rank.program(), profile, waiting);
   measurement.waited_for_traffic_seconds = profile.waited_for_traffic_seconds;
-  measurement.of_rank = gathered(own, world);
+  measurement.of_rank = gathered(world, own);
   measurement.replicas = check_replicas(rank, world);
   const std::int64_t taken = begin.steps + measurement.steps.taken();
   saver.finish(taken);

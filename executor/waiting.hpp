@@ -6,13 +6,8 @@
 
 namespace zeroplan::executor {
 
-// Adds to `of_instruction` what this rank waited in the calls that its interpreter has noted, and has them
-// forgotten: of each group that noted at least `calls` of them, so that a long run keeps few. Between steps; all
-// ranks of its groups must call it.
-void add_waiting(std::vector<double>& of_instruction, Rank& rank, std::size_t calls);
-
-// Seconds that this rank waited for others in each instruction of its program, all calls since the last
-// clear_profile() together; 0 for what is no collective. All ranks of its groups must call it, once.
-std::vector<double> measure_waiting(Rank& rank);
+// Adds to `of_instruction`, by index into the program's code, the seconds that this rank waited for others in each
+// collective of the step that ran last. Between steps; all ranks of its groups must call it, once a step.
+void add_waiting(std::vector<double>& of_instruction, Rank& rank);
 
 }  // namespace zeroplan::executor

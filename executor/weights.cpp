@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "executor/elements.hpp"
+#include "executor/device/floats.hpp"
 #include "executor/storage/held.hpp"
 #include "executor/storage/placement.hpp"
 #include "executor/storage/require_tensors.hpp"
@@ -188,11 +188,14 @@ ParameterValue WeightFiles::values() const { return WeightReader(*this); }
 namespace {
 
 // The own rows of each column of a transposed tensor lie behind each other in the file.
-void write_transposed(const program::TensorPlacement& tensor, const NamedWeight& weight, const Held& held,
-                      std::pair<Elements, Elements> own, std::size_t entry, TensorSink& sink) {
+void write_transposed(Device& device, const program::TensorPlacement& tensor, const NamedWeight& weight,
+                      const Held& held, std::pair<Elements, Elements> own, std::size_t entry,
+                      TensorSink& sink) {
   const Elements begin = std::max<Elements>(own.first - tensor.offset, 0);
   const Elements end = std::min(own.second - tensor.offset, tensor.outputs * tensor.inputs);
   const Elements stored_outputs = weight.shape[1];
+  std::vector<float> all(static_cast<std::size_t>(std::max<Elements>(end - begin, 0)));
+  download_floats(device, held.tensor, tensor.offset + begin - held.begin, all);
   std::vector<float> rows;
   for (Elements column = 0; column < tensor.inputs; ++column) {
     const auto rows_before = [&](Elements flat) {
@@ -203,7 +206,7 @@ void write_transposed(const program::TensorPlacement& tensor, const NamedWeight&
     if (first >= last) continue;
     rows.clear();
     for (Elements row = first; row < last; ++row) {
-      rows.push_back(load_element(held.tensor, tensor.offset + row * tensor.inputs + column - held.begin));
+      rows.push_back(all[static_cast<std::size_t>(row * tensor.inputs + column - begin)]);
     }
     const Elements stored_row = (tensor.first_input + column) * stored_outputs;
     sink.write(entry, stored_row + weight.first_output + tensor.first_output + first, rows);
@@ -213,7 +216,7 @@ void write_transposed(const program::TensorPlacement& tensor, const NamedWeight&
 }  // namespace
 
 void export_weights(const std::string& path, const program::WeightNames& names, Rank& rank,
-                    Communicator& world) {
+                    ControlPlane& world) {
   const program::StepProgram& program = rank.program();
   const std::vector<TensorEntry> tensors = stored_tensors(names);
   std::map<std::string_view, std::size_t> entries;
@@ -234,7 +237,7 @@ void export_weights(const std::string& path, const program::WeightNames& names, 
         if (tensor.replicated && !program.speaks_for_replicated()) return;
         const NamedWeight& weight = *by_own.at({tensor.name, vector.layer});
         if (weight.transposed) return;
-        write_blocks(held, strip, block, [&](Elements done, std::span<const float> values) {
+        write_blocks(rank.device(), held, strip, block, [&](Elements done, std::span<const float> values) {
           sink.write(entries.at(weight.name), weight.first_output * tensor.whole_inputs + strip.whole + done,
                      values);
         });
@@ -242,7 +245,8 @@ void export_weights(const std::string& path, const program::WeightNames& names, 
       for (const program::TensorPlacement& tensor : program.tensors) {
         if (tensor.unit != vector.unit || (tensor.replicated && !program.speaks_for_replicated())) continue;
         const NamedWeight& weight = *by_own.at({tensor.name, vector.layer});
-        if (weight.transposed) write_transposed(tensor, weight, held, own, entries.at(weight.name), sink);
+        if (weight.transposed)
+          write_transposed(rank.device(), tensor, weight, held, own, entries.at(weight.name), sink);
       }
     });
   });

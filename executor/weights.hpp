@@ -42,6 +42,6 @@ class WeightFiles {
 
 // Writes the weights in fp32 under these names, as save_tensors says. All ranks call it, between steps.
 void export_weights(const std::string& path, const program::WeightNames& names, Rank& rank,
-                    Communicator& world);
+                    ControlPlane& world);
 
 }  // namespace zeroplan::executor

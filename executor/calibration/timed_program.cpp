@@ -38,7 +38,10 @@ InstructionSeconds time_program(TimedProgram timed, std::unique_ptr<Device> devi
     rank.interpreter().clear_profile();
     world.barrier();
     rank.step(timed.settings, *batches);
-    if (i >= timed.warm_up) add_repeat(times, rank.interpreter().profile(), measure_waiting(rank));
+    if (i < timed.warm_up) continue;
+    std::vector<double> waiting(rank.program().code.size());
+    add_waiting(waiting, rank);
+    add_repeat(times, rank.interpreter().profile(), std::move(waiting));
   }
   times.workspace_bytes = rank.device().workspace_bytes();
   return times;

@@ -10,7 +10,6 @@
 namespace zeroplan::executor {
 
 using program::DataType;
-using program::Op;
 
 namespace {
 
@@ -30,8 +29,14 @@ std::string_view name_of(Call::Kind kind) {
       return "barrier";
     case Call::Kind::split:
       return "split";
+    case Call::Kind::message:
+      return "message";
   }
   return "?";
+}
+
+Tensor as_tensor(std::byte* data, std::size_t bytes) {
+  return {.data = data, .type = DataType::uint8, .elements = static_cast<Elements>(bytes)};
 }
 
 void require_memory(const Tensor& tensor, Call::Kind kind) {
@@ -56,28 +61,25 @@ void require_partitions(const Tensor& whole, std::int64_t size, Call::Kind kind)
 
 }  // namespace
 
-Op collective_of(Call::Kind kind) {
+std::string_view name_of(TransferKind kind) {
   switch (kind) {
-    case Call::Kind::all_reduce:
-      return Op::all_reduce;
-    case Call::Kind::reduce_scatter:
-      return Op::reduce_scatter;
-    case Call::Kind::all_gather:
-      return Op::all_gather;
-    case Call::Kind::broadcast:
-      return Op::broadcast;
-    case Call::Kind::barrier:
-    case Call::Kind::split:
-      break;
+    case TransferKind::send:
+      return "send";
+    case TransferKind::receive:
+      return "receive";
+    default:
+      return program::name_of(program::kCollectiveOps[static_cast<std::size_t>(kind)]);
   }
-  throw std::logic_error("ledger: barriers and splits move no data");
 }
 
 std::string text_of(const Call& call) {
-  std::string text = fmt::format("call {}, {}", call.sequence, name_of(call.kind));
+  const bool is_message = call.kind == Call::Kind::message;
+  std::string text = is_message ? fmt::format("message {}", call.sequence)
+                                : fmt::format("call {}, {}", call.sequence, name_of(call.kind));
   if (call.kind == Call::Kind::barrier || call.kind == Call::Kind::split) return text;
   if (call.kind == Call::Kind::all_reduce) text += call.reduction == Reduction::sum ? " (sum)" : " (maximum)";
-  if (call.kind == Call::Kind::broadcast && call.root >= 0) text += fmt::format(" from rank {}", call.root);
+  if ((call.kind == Call::Kind::broadcast || is_message) && call.root >= 0)
+    text += fmt::format(" from rank {}", call.root);
   text += call.elements < 0 ? " of " : fmt::format(" of {} ", call.elements);
   return text.append(name_of(call.type));
 }
@@ -122,16 +124,36 @@ Call broadcast_call(const Tensor& whole, std::int64_t root, std::int64_t size) {
   return {.kind = Call::Kind::broadcast, .type = whole.type, .elements = whole.elements, .root = root};
 }
 
-void enter(Ledger& ledger, const Call& call) {
-  const Op collective = collective_of(call.kind);
+Call message_call(const Tensor& tensor, std::int64_t from, std::int64_t to, std::int64_t size) {
+  require_memory(tensor, Call::Kind::message);
+  if (from == to || std::min(from, to) < 0 || std::max(from, to) >= size) {
+    throw std::logic_error(fmt::format("message: from rank {} to rank {} among {}", from, to, size));
+  }
+  return {.kind = Call::Kind::message, .type = tensor.type, .elements = tensor.elements, .root = from};
+}
+
+Call gather_call(std::span<const std::byte> own, std::span<std::byte> all, std::int64_t size) {
+  if (all.size() != own.size() * static_cast<std::size_t>(size)) {
+    throw std::logic_error(
+        fmt::format("gather: {} bytes for {} of each of {} ranks", all.size(), own.size(), size));
+  }
+  return {
+      .kind = Call::Kind::all_gather, .type = DataType::uint8, .elements = static_cast<Elements>(all.size())};
+}
+
+Call share_call(std::span<std::byte> data, std::int64_t root, std::int64_t size) {
+  return broadcast_call(as_tensor(data.data(), data.size()), root, size);
+}
+
+void enter(Ledger& ledger, TransferKind kind, const Call& call) {
   auto total = std::find_if(ledger.totals.begin(), ledger.totals.end(),
-                            [&](const Ledger::Total& t) { return t.collective == collective; });
-  if (total == ledger.totals.end()) total = ledger.totals.insert(total, {.collective = collective});
+                            [&](const Ledger::Total& t) { return t.kind == kind; });
+  if (total == ledger.totals.end()) total = ledger.totals.insert(total, {.kind = kind});
   ++total->calls;
   total->bytes += call.elements * program::bytes_of(call.type);
   if (ledger.last.size() == kLastCalls) ledger.last.erase(ledger.last.begin());
   ledger.last.push_back(
-      {.sequence = call.sequence, .collective = collective, .elements = call.elements, .type = call.type});
+      {.sequence = call.sequence, .kind = kind, .elements = call.elements, .type = call.type});
 }
 
 Share share_of(Elements elements, std::int64_t size, std::int64_t rank) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "executor/communicator/communicator.hpp"
@@ -7,16 +8,26 @@
 // What every implementation of Communicator keeps about its calls: their checks, their text, the ledger.
 namespace zeroplan::executor {
 
-// Everything that must be the same on every rank of a group for a call to make sense.
+// Everything that must be the same on every rank that takes part in a call for it to make sense.
 struct Call {
-  enum class Kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier, split };
+  // The numbers go over the wire; mpi/ has three bits for them.
+  enum class Kind : std::uint8_t {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    broadcast,
+    barrier,
+    split,
+    message
+  };
 
   Kind kind = Kind::barrier;
   Reduction reduction = Reduction::sum;  // all_reduce
   program::DataType type = program::DataType::fp32;
-  Elements elements = 0;       // of the whole vector
-  std::int64_t root = 0;       // broadcast
-  std::uint64_t sequence = 0;  // of the communicator, from 0; barriers and splits count too
+  Elements elements = 0;  // of the whole vector
+  std::int64_t root = 0;  // broadcast; of a message, the rank that sends it
+  // From 0: of the communicator's calls that all ranks make, of either plane; of the messages of one rank to another.
+  std::uint64_t sequence = 0;
 
   bool operator==(const Call&) const = default;
 };
@@ -27,19 +38,22 @@ std::string text_of(const Call& call);
 
 // Checked descriptions of calls; the communicator fills in `sequence`. They throw std::logic_error where this
 // rank's own arguments are wrong: a vector that is not size() equal partitions, a type that has no sum
-// (int32, uint8), a root or a partition that is not there, an `own` that is partly inside `whole` but not at
+// (int32, uint8), a root, a partner or a partition that is not there, an `own` that is partly inside `whole` but not at
 // its place.
 Call all_reduce_call(const Tensor& whole, Reduction reduction);
 Call reduce_scatter_call(const Tensor& whole, std::int64_t size);
 Call all_gather_call(const Tensor& own, const Tensor& whole, std::int64_t rank, std::int64_t size);
 Call broadcast_call(const Tensor& whole, std::int64_t root, std::int64_t size);
 
-// The instruction that a call comes from. Throws std::logic_error for barriers and splits, which move no data.
-program::Op collective_of(Call::Kind kind);
+// Of a message that rank `from` sends to rank `to`.
+Call message_call(const Tensor& tensor, std::int64_t from, std::int64_t to, std::int64_t size);
+// Of the control plane. They are all_gather and broadcast of bytes, and enter no ledger.
+Call gather_call(std::span<const std::byte> own, std::span<std::byte> all, std::int64_t size);
+Call share_call(std::span<std::byte> data, std::int64_t root, std::int64_t size);
 
 // Enters a call that moves data: adds to its total (whole vectors: elements x type size) and to the last
 // calls.
-void enter(Ledger& ledger, const Call& call);
+void enter(Ledger& ledger, TransferKind kind, const Call& call);
 
 // Rank `rank`'s share of a vector of any length: shares are in the order of ranks, differ by at most
 // kShareAlignment elements and may be empty.

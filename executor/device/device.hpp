@@ -1,8 +1,9 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 
@@ -18,11 +19,14 @@ struct ElementRange {
 // Which weights decay: all, or matrices and not biases and norms.
 enum class Decayed : std::uint8_t { all, matrices };
 
-// What kernels need beside their operands: the same for a whole step.
+// What kernels need beside their operands.
 struct StepSettings {
-  std::int64_t tokens_per_step = 1;  // of all ranks and micro-batches: the loss is the mean over them
-  std::int64_t step = 1;             // of this update, from 1: Adam's bias correction
+  // Of a step. Kernels do not read these two: what follows of them is in the scalars (step_scalars.hpp).
+  std::int64_t step = 1;  // of this update, from 1: Adam's bias correction
   float learning_rate = 0;
+
+  // The same for all steps.
+  std::int64_t tokens_per_step = 1;  // of all ranks and micro-batches: the loss is the mean over them
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;  // Adam (arXiv 1412.6980)
   float weight_decay = 0;                               // decoupled (AdamW, arXiv 1711.05101)
   Decayed decayed = Decayed::matrices;
@@ -44,11 +48,50 @@ struct Kernel {
   std::array<std::int64_t, 4> dims{};
   std::array<Tensor, program::kMaxOperands> operands{};
   std::span<const ElementRange> undecayed{};  // optimizer_update: of the owned elements, rising
+  const StepSettings* settings = nullptr;
+  Tensor scalars{};  // optimizer_update: with the step's settings
 };
 
-// Where a rank's memory is and its kernels run. Two implementations: cpu/ and cuda/ (a shared object opened
-// on demand). Work on one stream runs in order, and streams run beside each other where the device can; host code sees
-// results after synchronize(). One thread issues.
+// Work of the host that a stream runs: run(self, what). A plain value, so that issuing it allocates nothing.
+struct HostWork {
+  void (*run)(void* self, const void* what) = nullptr;
+  void* self = nullptr;
+  const void* what = nullptr;
+};
+
+// How far a device has come with what it was given, in the numbers that its issuer gave along; 0 is none. Any thread may
+// read it.
+struct Progress {
+  std::array<std::atomic<std::uint64_t>, program::kStreams> finished{};  // the last of each stream
+  std::atomic<std::uint64_t> failed = 0;  // the first, where the device knows it
+
+  void clear() {
+    for (auto& last : finished) last.store(0, std::memory_order_relaxed);
+    failed.store(0, std::memory_order_relaxed);
+  }
+  void fail(std::uint64_t number) {
+    std::uint64_t none = 0;
+    failed.compare_exchange_strong(none, number, std::memory_order_relaxed);
+  }
+};
+
+// Where the issuer of work wants to be told of it; empty: nowhere. Complete after synchronize().
+struct Watch {
+  float* seconds = nullptr;  // that it took on the device
+  Progress* progress = nullptr;
+  std::uint64_t number = 0;
+};
+
+struct DeviceCapabilities {
+  // Code of the host reaches the device's memory, so that communicators that use the host's processors can move it.
+  bool host_reaches_memory = false;
+  // Some streams run beside each other.
+  bool runs_beside = false;
+};
+
+// Where a rank's memory is and its kernels run. Implementation: cpu/ (a shared object that is opened on demand). Work on
+// one stream runs in order, and streams run beside each other where the device can. One thread issues. What code of the
+// host sees of the device's memory it gets by download().
 class Device {
  public:
   virtual ~Device() = default;
@@ -56,25 +99,35 @@ class Device {
   virtual std::string name() const = 0;
   // What whoever reads a measurement of this device must know, a sentence or two; empty where there is nothing.
   virtual std::string note() const { return {}; }
+  virtual DeviceCapabilities capabilities() const = 0;
+  // Whether it has the instruction, one of those from fill_zero to scale_update (planner/instructions/table.hpp).
+  virtual bool executes(program::Op op) const = 0;
 
-  // One block for a rank's arena; its contents mean nothing. Throws DeviceError with the size when there is not so much.
+  // One block for a rank's arena; its contents mean nothing. Memory of the host is pinned where the device copies it
+  // faster so. Throws DeviceError with the size when there is not so much.
   virtual std::byte* allocate(Bytes bytes, program::Space space) = 0;
   virtual void deallocate(std::byte* block, Bytes bytes, program::Space space) = 0;
 
-  // Runs every instruction from fill_zero to scale_update (planner/instructions/table.hpp says what each does). Throws
-  // DeviceError for an instruction or a type that the device does not have.
-  // `settings` and what the operands point to must last until the stream is past it.
-  virtual void execute(const Kernel& kernel, const StepSettings& settings, program::Stream stream) = 0;
+  // Copies from memory of the host into the device's, in the stream's order. `from` may be changed once it returns.
+  virtual void upload(std::byte* to, std::span<const std::byte> from, program::Stream stream) = 0;
+  // Copies from the device's memory. Requires that nothing that was issued still writes there.
+  virtual void download(std::span<std::byte> to, const std::byte* from) = 0;
+
+  // Runs an instruction that executes() knows. Throws DeviceError for operands that it cannot have.
+  // `kernel` and what it points to must last until the stream is past it.
+  virtual void execute(const Kernel& kernel, program::Stream stream, const Watch& watch) = 0;
 
   // Runs work of the host in the stream's order: what communicators do that use the host's processors. There,
-  // execute() on the same stream runs at once.
-  virtual void run_on_host(program::Stream stream, std::function<void()> work) = 0;
+  // what is issued to the same stream runs at once.
+  virtual void run_on_host(program::Stream stream, const HostWork& work, const Watch& watch) = 0;
 
-  // Events order streams: `wait` holds back what follows on `stream` until what was on `event`'s stream is
-  // done.
-  using Event = std::uint64_t;
-  virtual Event record(program::Stream stream) = 0;
-  virtual void wait(program::Stream stream, Event event) = 0;
+  // Events order streams: `wait` holds back what follows on `stream` until that is done which was on the other stream
+  // when the event was recorded last; an event that was never recorded holds back nothing. Events last as long as their
+  // device. The seconds that the stream was held are added to `held`, where it is given, by the time of synchronize().
+  using Event = std::uint32_t;
+  virtual Event make_event() = 0;
+  virtual void record(Event event, program::Stream stream) = 0;
+  virtual void wait(program::Stream stream, Event event, double* held) = 0;
   // Throws what work on a stream threw first; wait() may too.
   virtual void synchronize() = 0;
   // Waits until nothing runs any more, whether or not something threw: before memory is given back.

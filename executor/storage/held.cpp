@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "executor/elements.hpp"
+#include "executor/device/floats.hpp"
 
 namespace zeroplan::executor {
 
@@ -66,14 +66,12 @@ std::pair<Elements, Elements> own_share(const Held& held, const HeldVector& vect
   return {std::max(held.begin, begin), std::min({held.end, last, begin + share})};
 }
 
-void write_blocks(const Held& held, const Strip& strip, std::vector<float>& block,
+void write_blocks(Device& device, const Held& held, const Strip& strip, std::vector<float>& block,
                   const std::function<void(Elements done, std::span<const float> values)>& visit) {
   for (Elements done = 0; done < strip.count; done += kBlock) {
     block.resize(static_cast<std::size_t>(std::min(kBlock, strip.count - done)));
     const Elements first = strip.flat - held.begin + done;
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      block[i] = load_element(held.tensor, first + static_cast<Elements>(i));
-    }
+    download_floats(device, held.tensor, first, block);
     visit(done, block);
   }
 }

@@ -42,7 +42,7 @@ std::pair<Elements, Elements> own_share(const Held& held, const HeldVector& vect
                                         const program::StepProgram& program);
 
 // Visits a strip in fp32, block by block: elements of it done before, values. `block` is scratch.
-void write_blocks(const Held& held, const Strip& strip, std::vector<float>& block,
+void write_blocks(Device& device, const Held& held, const Strip& strip, std::vector<float>& block,
                   const std::function<void(Elements done, std::span<const float> values)>& visit);
 
 }  // namespace zeroplan::executor

@@ -71,31 +71,21 @@ class FileSink final : public TensorSink {
   std::stop_token stop_;
 };
 
-Tensor as_tensor(std::byte* data, std::size_t bytes) {
-  return {data, program::DataType::uint8, static_cast<Elements>(bytes)};
-}
-
-template <class Value>
-Tensor as_tensor(std::vector<Value>& values) {
-  return as_tensor(reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(Value));
-}
-
 // Rank 0's text, on every rank.
-std::string told(const std::string& text, Communicator& world) {
-  std::vector<std::int64_t> length{static_cast<std::int64_t>(text.size())};
-  world.broadcast(as_tensor(length), 0);
-  std::vector<char> letters(text.begin(), text.end());
-  letters.resize(static_cast<std::size_t>(length[0]));
-  world.broadcast(as_tensor(letters), 0);
-  return {letters.begin(), letters.end()};
+std::string told(const std::string& text, ControlPlane& world) {
+  std::size_t length = text.size();
+  world.share(std::as_writable_bytes(std::span(&length, 1)), 0);
+  std::string letters = text;
+  letters.resize(length);
+  world.share(std::as_writable_bytes(std::span(letters)), 0);
+  return letters;
 }
 
 // Every rank's put together, element by element.
 template <class Operation>
 std::vector<std::uint32_t> combined(std::vector<std::uint32_t> own, Operation operation,
-                                    Communicator& world) {
-  std::vector<std::uint32_t> all(own.size() * static_cast<std::size_t>(world.size()));
-  world.all_gather(as_tensor(own), as_tensor(all));
+                                    ControlPlane& world) {
+  const std::vector<std::uint32_t> all = gathered(world, std::span<const std::uint32_t>(own));
   std::fill(own.begin(), own.end(), 0);
   for (std::size_t i = 0; i < all.size(); ++i) own[i % own.size()] = operation(own[i % own.size()], all[i]);
   return own;
@@ -120,7 +110,7 @@ std::string header_with(std::span<const TensorEntry> tensors, Metadata& metadata
 }  // namespace
 
 void save_tensors(const SavedFile& file, std::vector<TensorEntry> tensors, Metadata metadata,
-                  Communicator& world, const std::function<void(TensorSink&)>& write_own) {
+                  ControlPlane& world, const std::function<void(TensorSink&)>& write_own) {
   Bytes data_bytes = 0;
   for (TensorEntry& tensor : tensors) {
     tensor.offset = data_bytes;
@@ -196,7 +186,7 @@ void require_header(const MappedTensorFile& file) {
 
 }  // namespace
 
-void require_undamaged(const MappedTensorFile& file, Communicator& world) {
+void require_undamaged(const MappedTensorFile& file, ControlPlane& world) {
   require_header(file);
   const std::vector<TensorEntry>& tensors = file.tensors();
   const auto found = file.metadata().find(kTensorChecks);
@@ -206,9 +196,9 @@ void require_undamaged(const MappedTensorFile& file, Communicator& world) {
         Problem{file.path(), 0, std::string(kTensorChecks), "is not one check a tensor"});
   }
   const Bytes total = tensors.empty() ? 0 : tensors.back().offset + tensors.back().bytes();
-  std::vector<Damage> own(1);
+  Damage own;
   while_meeting(world, [&](const std::stop_token& stop) {
-    for (std::size_t i = 0; i < tensors.size() && own[0].tensor == 0; ++i) {
+    for (std::size_t i = 0; i < tensors.size() && own.tensor == 0; ++i) {
       const TensorEntry& tensor = tensors[i];
       // The rank in whose equal share of the data a tensor begins.
       const Bytes share = total / world.size() + 1;
@@ -218,12 +208,10 @@ void require_undamaged(const MappedTensorFile& file, Communicator& world) {
       const bool same = checks.compare(i * kNoCheck.size(), kNoCheck.size(),
                                        digits(crc_of(data, static_cast<std::size_t>(tensor.bytes())))) == 0;
       const bool finite = all_finite(data, tensor.elements());
-      if (!same || !finite) own[0] = {static_cast<std::uint32_t>(i + 1), same ? 0U : 1U, finite ? 0U : 1U};
+      if (!same || !finite) own = {static_cast<std::uint32_t>(i + 1), same ? 0U : 1U, finite ? 0U : 1U};
     }
   });
-  std::vector<Damage> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(as_tensor(own), as_tensor(all));
-  for (const Damage& damage : all) {
+  for (const Damage& damage : gathered(world, own)) {
     if (damage.tensor == 0) continue;
     const std::string& name = tensors[damage.tensor - 1].name;
     throw ConfigurationError(Problem{file.path(), 0, name,

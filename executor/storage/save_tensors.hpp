@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/communicator/communicator.hpp"
+#include "executor/communicator/control_plane.hpp"
 #include "executor/storage/tensor_file.hpp"
 
 namespace zeroplan::executor {
@@ -32,10 +32,10 @@ struct SavedFile {
 //
 // Throws DeviceError: the file cannot be written, or a value is not finite; then what was there stays.
 void save_tensors(const SavedFile& file, std::vector<TensorEntry> tensors, Metadata metadata,
-                  Communicator& world, const std::function<void(TensorSink&)>& write_own);
+                  ControlPlane& world, const std::function<void(TensorSink&)>& write_own);
 
 // Reads a file that save_tensors wrote, every rank a share, and throws the same ConfigurationError on all of
 // them when a bit of it is another than was written, or a value is not finite.
-void require_undamaged(const MappedTensorFile& file, Communicator& world);
+void require_undamaged(const MappedTensorFile& file, ControlPlane& world);
 
 }  // namespace zeroplan::executor

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kBetweenMeetings{50};
 
 }  // namespace
 
-void while_meeting(Communicator& world, const std::function<void(std::stop_token)>& work) {
+void while_meeting(ControlPlane& world, const std::function<void(std::stop_token)>& work) {
   if (world.size() == 1) return work({});
   std::promise<void> promise;
   std::future<void> done = promise.get_future();
@@ -28,20 +28,14 @@ void while_meeting(Communicator& world, const std::function<void(std::stop_token
       promise.set_exception(std::current_exception());
     }
   });
-  std::vector<std::uint8_t> finished(static_cast<std::size_t>(world.size()));
   bool running = true;
   while (true) {
     if (running && done.wait_for(kBetweenMeetings) == std::future_status::ready) {
       done.get();
       running = false;
     }
-    auto own = static_cast<std::uint8_t>(running ? 0 : 1);
-    const auto as_tensor = [](std::uint8_t* bytes, std::size_t count) {
-      return Tensor{reinterpret_cast<std::byte*>(bytes), program::DataType::uint8,
-                    static_cast<Elements>(count)};
-    };
-    world.all_gather(as_tensor(&own, 1), as_tensor(finished.data(), finished.size()));
-    if (std::count(finished.begin(), finished.end(), 0) == 0) return;
+    const std::vector<std::uint8_t> at_work = gathered(world, static_cast<std::uint8_t>(running ? 1 : 0));
+    if (std::count(at_work.begin(), at_work.end(), 0) == world.size()) return;
   }
 }
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <stop_token>
 
-#include "executor/communicator/communicator.hpp"
+#include "executor/communicator/control_plane.hpp"
 
 namespace zeroplan::executor {
 
@@ -11,6 +11,6 @@ namespace zeroplan::executor {
 // all of them. So it may take longer than a rank waits for the others (a large file, a slow disk), and only a
 // rank that is gone is missed. All ranks call it. What `work` throws is thrown here, on its own rank; when the
 // ranks were ended in the meantime, it is asked to stop, awaited, and the reason of the end is thrown.
-void while_meeting(Communicator& world, const std::function<void(std::stop_token)>& work);
+void while_meeting(ControlPlane& world, const std::function<void(std::stop_token)>& work);
 
 }  // namespace zeroplan::executor

@@ -86,7 +86,7 @@ Values run_attention(Device& device) {
 
 std::string refusal(Device& device, const Kernel& kernel) {
   try {
-    device.execute(kernel, {}, program::Stream::compute);
+    device.execute(kernel, program::Stream::compute, {});
   } catch (const DeviceError& error) {
     return error.what();
   }

@@ -11,11 +11,13 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "executor/device/device.hpp"
+#include "executor/step_scalars.hpp"
 #include "planner/instructions/table.hpp"
 
 // What tests of kernels need of any Device: tensors from and to double precision, and comparison with a
@@ -82,8 +84,12 @@ inline const char* name_of_type(DataType type) {
 
 class KernelHarness {
  public:
-  explicit KernelHarness(Device& device) : device_(device) {}
+  explicit KernelHarness(Device& device) : device_(device) {
+    scalars_.elements = program::kScalars;
+    scalars_.data = device_.allocate(scalars_.bytes(), program::Space::device);
+  }
   ~KernelHarness() {
+    device_.deallocate(scalars_.data, scalars_.bytes(), program::Space::device);
     for (const auto& [block, bytes] : blocks_) device_.deallocate(block, bytes, program::Space::device);
   }
   KernelHarness(const KernelHarness&) = delete;
@@ -172,8 +178,14 @@ class KernelHarness {
   static constexpr std::uint8_t kUntouched = 0xff;  // in every byte: no number in any type of real numbers
   static constexpr Bytes kFenceBytes = 64;
 
-  void execute(const Kernel& kernel) {
-    device_.execute(kernel, settings, program::Stream::compute);
+  void execute(Kernel kernel) {
+    const StepScalars values = step_scalars_of(settings);
+    std::array<float, program::kScalars> all{};
+    std::copy(values.begin(), values.end(), all.begin() + kFirstStepScalar);
+    device_.upload(scalars_.data, std::as_bytes(std::span(all)), program::Stream::compute);
+    kernel.settings = &settings;
+    kernel.scalars = scalars_;
+    device_.execute(kernel, program::Stream::compute, {});
     device_.synchronize();
   }
 
@@ -230,20 +242,16 @@ class KernelHarness {
 
   template <class Visit>
   void through_host(const Tensor& tensor, Op direction, const Visit& visit) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes()));
     Tensor host = tensor;
-    host.data = device_.allocate(tensor.bytes(), program::Space::host);
-    if (direction == Op::copy_to_device) visit(host);
-    const bool up = direction == Op::copy_to_device;
-    Kernel copy;
-    copy.op = direction;
-    copy.dims = {tensor.elements};
-    copy.operands = {up ? host : tensor, up ? tensor : host};
-    execute(copy);
-    if (direction == Op::copy_to_host) visit(host);
-    device_.deallocate(host.data, tensor.bytes(), program::Space::host);
+    host.data = bytes.data();
+    if (direction == Op::copy_to_host) device_.download(bytes, tensor.data);
+    visit(host);
+    if (direction == Op::copy_to_device) device_.upload(tensor.data, bytes, program::Stream::compute);
   }
 
   Device& device_;
+  Tensor scalars_;  // with the settings of a step
   std::vector<Block> blocks_;
 };
 

@@ -91,19 +91,21 @@ TEST_CASE("without contiguous memory the results are the same and more is asked 
 
 TEST_CASE("a canary counts the units in which something was written, wherever in them") {
   constexpr Bytes kUnit = 256;
+  const std::unique_ptr<Device> device = make_cpu_device({});
   std::vector<std::byte> memory(10 * 1024);
   const auto bytes = static_cast<Bytes>(memory.size());
-  canary::plant(memory.data(), bytes);
-  CHECK(canary::written(memory.data(), bytes, kUnit) == 0);
+  canary::plant(*device, memory.data(), bytes);
+  CHECK(canary::written(*device, memory.data(), bytes, kUnit) == 0);
   for (const std::size_t at : {0U, 255U, 256U, 5003U, 10239U}) memory[at] ^= std::byte{1};
-  CHECK(canary::written(memory.data(), bytes, kUnit) == 4 * kUnit);
-  CHECK(canary::written(memory.data(), bytes, bytes) == bytes);  // larger than a block of the pattern
-  CHECK(canary::written(memory.data(), 1024 + 100, 1024) == 1024);
-  CHECK(canary::written(memory.data() + 512, 1024, 2) == 0);
+  CHECK(canary::written(*device, memory.data(), bytes, kUnit) == 4 * kUnit);
+  CHECK(canary::written(*device, memory.data(), bytes, bytes) ==
+        bytes);  // larger than a block of the pattern
+  CHECK(canary::written(*device, memory.data(), 1024 + 100, 1024) == 1024);
+  CHECK(canary::written(*device, memory.data() + 512, 1024, 2) == 0);
   // Nothing that is computed looks like it: zeros, ones, and the NaN of a step that is skipped.
   for (const std::uint32_t word : {0U, 0x3f800000U, 0x7fc00000U, 0xffc00000U}) {
     std::memcpy(memory.data(), &word, 4);
-    CHECK(canary::written(memory.data(), 4, 4) == 4);
+    CHECK(canary::written(*device, memory.data(), 4, 4) == 4);
   }
 }
 
@@ -114,6 +116,8 @@ struct Observed {
   std::unique_ptr<Device> device = make_cpu_device({});
   program::StepProgram program;
   std::optional<Arena> arena;
+  Arena::Life states, life;
+  bool began = false;
 
   explicit Observed(bool contiguous = true) {
     for (const program::Category category : {program::Category::parameter, program::Category::activation}) {
@@ -128,11 +132,24 @@ struct Observed {
     size.observed = true;
     size.unit = 256;
     arena.emplace(*device, program, size);
-    arena->acquire(0, 0);
+    states = arena->acquire(0, 0);
+    acquire();
+  }
+  // As a program is lowered first, and played then.
+  void acquire() {
     arena->acquire(1, 0);
+    life = arena->release(1, 0);
+    if (!began) arena->begin_life(states);
+    began = true;
+    arena->begin_life(life);
+  }
+  void release() { arena->end_life(life); }
+  Tensor tensor(program::BufferId buffer) const {
+    const Arena::Life& of = buffer == 0 ? states : life;
+    return {of.memory, program::DataType::fp32, 1000};
   }
   void write(program::BufferId buffer, Elements first, Elements count) {
-    const auto all = arena->tensor(buffer, 0).as<float>();
+    const auto all = tensor(buffer).as<float>();
     std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, 1.0F);
   }
   Bytes at(program::Category category) const {
@@ -147,7 +164,7 @@ TEST_CASE("an arena that is observed counts what was written of what was held at
     Observed whole(contiguous);
     whole.write(0, 0, 1000);
     whole.write(1, 0, 1000);
-    whole.arena->release(1, 0);
+    whole.release();
     whole.arena->end_observation();
     CHECK(whole.at(program::Category::parameter) == 4096);
     CHECK(whole.at(program::Category::activation) == 4096);
@@ -155,10 +172,10 @@ TEST_CASE("an arena that is observed counts what was written of what was held at
     // Half of a buffer is touched, and the other one was written only when it was held again.
     Observed half(contiguous);
     half.write(0, 0, 500);
-    half.arena->release(1, 0);
-    half.arena->acquire(1, 0);
+    half.release();
+    half.acquire();
     half.write(1, 0, 1000);
-    half.arena->release(1, 0);
+    half.release();
     half.arena->end_observation();
     CHECK(half.at(program::Category::parameter) == 2048);
     CHECK(half.at(program::Category::activation) == 0);
@@ -180,8 +197,8 @@ TEST_CASE("what the engine alone holds has a place that nothing touches or uses"
     size.observed = true;
     Arena arena(*device, program, size);
     const Bytes before = resident_bytes();
-    arena.acquire(0, 0);
-    arena.acquire(1, 0);
+    arena.begin_life(arena.acquire(0, 0));
+    arena.begin_life(arena.acquire(1, 0));
     CHECK_THROWS_WITH_AS(arena.tensor(0, 0), "\"rest\" [0] is used, but it is the engine's alone",
                          DeviceError);
     CHECK(arena.tensor(1, 0).elements == 1000);
@@ -194,8 +211,7 @@ TEST_CASE("what the engine alone holds has a place that nothing touches or uses"
 TEST_CASE("what is written past the end of a buffer is found and named") {
   Observed released;
   released.write(1, 0, 1025);
-  CHECK_THROWS_WITH_AS(released.arena->release(1, 0), "something was written past the end of \"a\" [0]",
-                       DeviceError);
+  CHECK_THROWS_WITH_AS(released.release(), "something was written past the end of \"a\" [0]", DeviceError);
   Observed held;
   held.write(0, 1000, 24);  // to its own end
   held.arena->check_held();

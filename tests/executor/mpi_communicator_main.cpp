@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   using namespace std::chrono_literals;
   using namespace zeroplan::executor;
   const std::string what = argc > 1 ? argv[1] : "results";
-  const MpiOptions options{.timeout = what == "timeout" ? 200ms : 60'000ms};
+  const MpiOptions options{.timeout = what == "timeout" || what == "sender" ? 200ms : 60'000ms};
   run_mpi_rank(&argc, &argv, options, [&](Communicator& world) { test::run_scenario(world, what); });
   return 0;
 }

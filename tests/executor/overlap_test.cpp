@@ -1,10 +1,15 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "executor/device/cpu/cpu_device.hpp"
@@ -43,10 +48,33 @@ class Door {
   bool is_open_ = false;
 };
 
+// Streams that are given functions.
+class Running {
+ public:
+  void run(Stream stream, std::function<void()> work) {
+    const auto call = [](void*, const void* what) { (*static_cast<const std::function<void()>*>(what))(); };
+    streams.run(stream, {call, nullptr, &works_.emplace_back(std::move(work))}, {});
+  }
+  Device::Event record(Stream stream) {
+    const Device::Event event = streams.make_event();
+    streams.record(event, stream);
+    return event;
+  }
+  void wait(Stream stream, Device::Event event) { streams.wait(stream, event, nullptr); }
+  void synchronize() { streams.synchronize(); }
+  void drain() { streams.drain(); }
+
+ private:
+  std::deque<std::function<void()>> works_;
+
+ public:
+  cpu::Streams streams;  // ends before what its work uses
+};
+
 }  // namespace
 
 TEST_CASE("streams: each runs its own in order, and beside the others") {
-  cpu::Streams streams;
+  Running streams;
   Door reached, free;
   std::vector<int> order;  // of the communication stream's thread
   bool beside = false;
@@ -64,7 +92,7 @@ TEST_CASE("streams: each runs its own in order, and beside the others") {
 }
 
 TEST_CASE("streams: a wait holds back what follows on its stream until the event has happened") {
-  cpu::Streams streams;
+  Running streams;
   for (int repeat = 0; repeat < 200; ++repeat) {
     std::atomic<int> count = 0;
     int seen_by_copy = 0, seen_by_kernel = 0;
@@ -82,8 +110,39 @@ TEST_CASE("streams: a wait holds back what follows on its stream until the event
   }
 }
 
+TEST_CASE("streams: whoever watches work is told what it took, which was done last and which failed first") {
+  Running running;
+  cpu::Streams& streams = running.streams;
+  Progress progress;
+  std::array<float, 3> seconds{};
+  const auto sleep = [](void*, const void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  const auto fail = [](void*, const void*) { throw DeviceError("broken"); };
+  const auto finished = [&](Stream stream) {
+    return progress.finished[static_cast<std::size_t>(stream)].load();
+  };
+  streams.run(Stream::communication, {sleep, nullptr, nullptr}, {&seconds[0], &progress, 7});
+  streams.run(Stream::compute, {sleep, nullptr, nullptr}, {&seconds[1], &progress, 8});
+  double held = 0;
+  const Device::Event event = running.record(Stream::communication);
+  streams.run(Stream::to_host, {sleep, nullptr, nullptr}, {});
+  const Device::Event copied = running.record(Stream::to_host);
+  streams.wait(Stream::compute, copied, &held);
+  streams.wait(Stream::compute, event, nullptr);
+  CHECK(seconds[0] >= 0.02F);
+  CHECK(seconds[1] >= 0.02F);
+  CHECK(held > 0);
+  CHECK(finished(Stream::communication) == 7);
+  CHECK(finished(Stream::compute) == 8);
+  streams.run(Stream::communication, {fail, nullptr, nullptr}, {&seconds[2], &progress, 9});
+  streams.run(Stream::communication, {sleep, nullptr, nullptr}, {&seconds[2], &progress, 10});
+  CHECK_THROWS_AS(streams.synchronize(), DeviceError);
+  CHECK(progress.failed == 9);
+  CHECK(finished(Stream::communication) == 7);
+  CHECK(seconds[2] == 0);
+}
+
 TEST_CASE("streams: what work throws comes out of the next wait, and what follows is passed over") {
-  cpu::Streams streams;
+  Running streams;
   bool ran = false;
   streams.run(Stream::communication, [] { throw CommunicationError("lost"); });
   streams.run(Stream::communication, [&] { ran = true; });

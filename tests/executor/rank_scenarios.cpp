@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "executor/communicator/exchange/exchange_communicator.hpp"
@@ -111,9 +113,9 @@ void test_moved(Communicator& world) {
     own.elements = partition;
     own.data += world.rank() * own.bytes();
     const auto expect = [&](Op op, std::int64_t times, auto&& call) {
-      const Bytes before = world.moved().of(op);
+      const Bytes before = world.moved().of(kind_of(op));
       call();
-      float carried = static_cast<float>(world.moved().of(op) - before);  // small enough to be exact
+      float carried = static_cast<float>(world.moved().of(kind_of(op)) - before);  // small enough to be exact
       world.all_reduce({reinterpret_cast<std::byte*>(&carried), DataType::fp32, 1}, Reduction::sum);
       require(static_cast<Bytes>(carried) == times * (world.size() - 1) * whole.bytes(),
               fmt::format("{} bytes moved in a {} of {}", carried, program::name_of(op), whole.bytes()));
@@ -125,7 +127,60 @@ void test_moved(Communicator& world) {
   }
 }
 
+// Rank by rank a vector goes round, and one back, beside collectives; empty ones and long ones too.
+void test_messages(Communicator& world) {
+  if (world.size() == 1) return;
+  const std::int64_t next = (world.rank() + 1) % world.size();
+  const std::int64_t before = (world.rank() + world.size() - 1) % world.size();
+  Bytes bytes = 0;
+  for (const Elements elements :
+       {Elements{0}, Elements{1}, Elements{97}, Elements{4999}, Elements{300'001}}) {
+    auto own = random_vector(world.rank(), DataType::bf16, elements);
+    std::vector<std::byte> got(own.size());
+    const auto pass = [&](std::int64_t to, std::int64_t from) {
+      const auto send = [&] { world.send(tensor_of(own, DataType::bf16), to); };
+      // A send may wait for its receive: somebody has to receive first.
+      if (world.rank() != 0) send();
+      world.receive(tensor_of(got, DataType::bf16), from);
+      if (world.rank() == 0) send();
+      require(got == random_vector(from, DataType::bf16, elements), "a message has what was sent");
+      bytes += static_cast<Bytes>(own.size());
+    };
+    pass(next, before);
+    std::vector<std::byte> sum(4);
+    world.all_reduce(tensor_of(sum, DataType::fp32), Reduction::sum);
+    pass(before, next);
+  }
+  const auto total = [&](TransferKind kind) {
+    for (const Ledger::Total& entry : world.ledger().totals) {
+      if (entry.kind == kind) return std::pair(entry.calls, entry.bytes);
+    }
+    return std::pair(std::int64_t{0}, Bytes{0});
+  };
+  require(total(TransferKind::send) == std::pair(std::int64_t{10}, bytes), "the ledger's sends");
+  require(total(TransferKind::receive) == std::pair(std::int64_t{10}, bytes), "the ledger's receives");
+  require(world.moved().of(TransferKind::send) + world.moved().of(TransferKind::receive) == bytes,
+          "each byte of a message is carried by one rank");
+}
+
+// Small data of the host.
+void test_control(Communicator& world) {
+  const auto rank = static_cast<std::uint16_t>(world.rank());
+  const std::vector<std::uint16_t> all = gathered(world, rank);
+  for (std::size_t r = 0; r < all.size(); ++r) require(all[r] == r, "gathered by rank");
+  std::array<std::byte, 128> id{};
+  if (world.rank() == world.size() - 1) id.fill(std::byte{7});
+  world.share(id, world.size() - 1);
+  require(id[0] == std::byte{7} && id[127] == std::byte{7}, "shared by the last rank");
+  require(world.ledger().totals.empty(), "the control plane enters no ledger");
+  require(world.capabilities().sums_in_rank_order, "sums have the bits of the order of ranks");
+}
+
 void test_results(Communicator& world) {
+  test_control(world);
+  run_ranks(world.size(), {}, test_control);
+  test_messages(world);
+  run_ranks(world.size(), {}, test_messages);
   test_moved(world);
   run_ranks(world.size(), {}, test_moved);
   // Bit by bit with what threads make of the same inputs.
@@ -162,7 +217,7 @@ void test_results(Communicator& world) {
   require(ledger.totals.size() == 1 && ledger.totals[0].calls == 300 && ledger.totals[0].bytes == 1200,
           "the ledger");
   require(ledger.last.size() == 16 &&
-              ledger.last.back() == LedgerEntry{299, program::Op::broadcast, 1, DataType::fp32},
+              ledger.last.back() == LedgerEntry{299, TransferKind::broadcast, 1, DataType::fp32},
           "the ledger's last call");
   if (world.rank() == 0) fmt::print("results: ok\n");
 }
@@ -222,9 +277,21 @@ void fail(Communicator& world, const std::string& how) {
   throw std::logic_error(how + " did not end the run");
 }
 
+// The last rank does not come to a message that rank 0 waits for, and the others wait in a call of the control plane.
+void lose_sender(Communicator& world) {
+  std::vector<std::byte> bytes(48);
+  world.barrier();
+  world.set_activity([r = world.rank()] { return fmt::format("matmul {}", r); });
+  if (world.rank() == world.size() - 1) std::this_thread::sleep_for(60s);
+  if (world.rank() == 0) world.receive(tensor_of(bytes, DataType::fp32), world.size() - 1);
+  world.barrier();
+  throw std::logic_error("a lost sender did not end the run");
+}
+
 }  // namespace
 
 void run_scenario(Communicator& world, const std::string& what) {
+  if (what == "sender") return lose_sender(world);
   if (what == "results") return test_results(world);
   if (what == "sends") return test_sends(world);
   if (what == "bandwidth") return test_bandwidth(world);

@@ -9,7 +9,8 @@ namespace zeroplan::executor::test {
 // What a rank that is a process does, by name:
 //
 //   results        every collective at odd sizes has the bits that ranks as threads get from the same inputs;
-//                  groups; the ledger. Prints "results: ok"
+//                  messages between two ranks; groups; the ledger. Prints "results: ok"
+//   sender         the last rank does not send what rank 0 is to receive
 //   sends          16 MiB through reduce_scatter, all_gather and all_reduce, for counting what is sent
 //   bandwidth      prints the time of an all_reduce by size
 //   timeout, lengths, mismatch, abort, exception, configuration, exit

@@ -41,7 +41,7 @@ inline std::function<std::unique_ptr<Communicator>(Communicator&)> recorded_in(R
         world,
         Around{.before = [&recording](const WrappedCommunicator& group, program::Op op, const Tensor& whole) {
           recording.add(group.name(), group.rank(),
-                        {.collective = op, .elements = whole.elements, .type = whole.type});
+                        {.kind = kind_of(op), .elements = whole.elements, .type = whole.type});
         }});
   };
 }

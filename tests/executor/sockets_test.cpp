@@ -50,6 +50,15 @@ TEST_CASE("sockets: a rank that fails ends all, with one text") {
   }
 }
 
+TEST_CASE("sockets: a partner that does not send ends all, with the message and what it was doing") {
+  Processes processes("sender", 1s);
+  processes.start_all(2);
+  CHECK(processes.wait(0, 20s) == kExitRunFailed);
+  CHECK(contains(processes.errors(0),
+                 "rank 1 did not come within 1 s to message 0 from rank 1 of 12 fp32, where rank 0 waited; "
+                 "rank 1 was at: matmul 1"));
+}
+
 TEST_CASE("sockets: the end of any process ends all, also that of rank 0") {
   for (const std::size_t victim : {std::size_t{0}, std::size_t{1}}) {
     CAPTURE(victim);

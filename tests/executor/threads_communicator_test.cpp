@@ -194,16 +194,16 @@ TEST_CASE("threads: the ledger counts whole vectors, and keeps the last 16 calls
     ranks.all_gather(own, of_floats(floats));
     const Ledger& ledger = ranks.ledger();
     require(ledger.totals.size() == 3, "three collectives");
-    const auto is = [&](std::size_t i, program::Op collective, std::int64_t calls, Bytes bytes) {
+    const auto is = [&](std::size_t i, TransferKind kind, std::int64_t calls, Bytes bytes) {
       const Ledger::Total& total = ledger.totals[i];
-      return total.collective == collective && total.calls == calls && total.bytes == bytes;
+      return total.kind == kind && total.calls == calls && total.bytes == bytes;
     };
-    require(is(0, program::Op::all_reduce, 20, 400), "all_reduce");
-    require(is(1, program::Op::reduce_scatter, 1, 32), "reduce_scatter");
-    require(is(2, program::Op::all_gather, 1, 32), "all_gather");
+    require(is(0, TransferKind::all_reduce, 20, 400), "all_reduce");
+    require(is(1, TransferKind::reduce_scatter, 1, 32), "reduce_scatter");
+    require(is(2, TransferKind::all_gather, 1, 32), "all_gather");
     require(ledger.last.size() == 16, "the last 16");
-    require(ledger.last.back() == LedgerEntry{22, program::Op::all_gather, 8, DataType::fp32}, "the last");
-    require(ledger.last.front() == LedgerEntry{7, program::Op::all_reduce, 10, DataType::bf16}, "16 before");
+    require(ledger.last.back() == LedgerEntry{22, TransferKind::all_gather, 8, DataType::fp32}, "the last");
+    require(ledger.last.front() == LedgerEntry{7, TransferKind::all_reduce, 10, DataType::bf16}, "16 before");
   });
 }
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
+#include <mutex>
+#include <span>
 #include <stdexcept>
 
 #include "executor/device/cpu/cpu_device.hpp"
@@ -45,31 +48,58 @@ class SequenceBatches : public BatchSource {
 class HookedDevice : public Device {
  public:
   HookedDevice(std::unique_ptr<Device> device, KernelHook before, KernelHook after)
-      : device_(std::move(device)), before_(std::move(before)), after_(std::move(after)) {}
+      : before_(std::move(before)), after_(std::move(after)), device_(std::move(device)) {}
 
   std::string name() const override { return device_->name(); }
   std::byte* allocate(Bytes bytes, program::Space space) override { return device_->allocate(bytes, space); }
   void deallocate(std::byte* block, Bytes bytes, program::Space space) override {
     device_->deallocate(block, bytes, space);
   }
-  void execute(const Kernel& kernel, const StepSettings& settings, program::Stream stream) override {
-    if (before_) before_(kernel);
-    device_->execute(kernel, settings, stream);
-    if (after_) after_(kernel);
+  DeviceCapabilities capabilities() const override { return device_->capabilities(); }
+  bool executes(program::Op op) const override { return device_->executes(op); }
+  void upload(std::byte* to, std::span<const std::byte> from, program::Stream stream) override {
+    device_->upload(to, from, stream);
   }
-  Event record(program::Stream stream) override { return device_->record(stream); }
-  void wait(program::Stream stream, Event event) override { device_->wait(stream, event); }
+  void download(std::span<std::byte> to, const std::byte* from) override { device_->download(to, from); }
+  // The hooks run where the kernel does, beside others: on its stream.
+  void execute(const Kernel& kernel, program::Stream stream, const Watch& watch) override {
+    const Hooked* hooked = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      hooked = &hooked_.emplace_back(Hooked{*this, kernel, stream});
+    }
+    const auto run = [](void*, const void* what) {
+      const auto& [device, launch, on] = *static_cast<const Hooked*>(what);
+      if (device.before_) device.before_(launch);
+      device.device_->execute(launch, on, {});
+      if (device.after_) device.after_(launch);
+    };
+    device_->run_on_host(stream, {run, nullptr, hooked}, watch);
+  }
+  Event make_event() override { return device_->make_event(); }
+  void record(Event event, program::Stream stream) override { device_->record(event, stream); }
+  void wait(program::Stream stream, Event event, double* held) override {
+    device_->wait(stream, event, held);
+  }
   void synchronize() override { device_->synchronize(); }
   void drain() noexcept override { device_->drain(); }
-  void run_on_host(program::Stream stream, std::function<void()> work) override {
-    device_->run_on_host(stream, std::move(work));
+  void run_on_host(program::Stream stream, const HostWork& work, const Watch& watch) override {
+    device_->run_on_host(stream, work, watch);
   }
   Bytes workspace_bytes() const override { return device_->workspace_bytes(); }
   Flops product_flops() const override { return device_->product_flops(); }
 
  private:
-  std::unique_ptr<Device> device_;
+  struct Hooked {
+    HookedDevice& device;
+    Kernel kernel;
+    program::Stream stream;
+  };
+
   KernelHook before_, after_;
+  std::deque<Hooked> hooked_;  // as long as a stream may need them
+  std::mutex mutex_;
+  std::unique_ptr<Device> device_;
 };
 
 Bytes total(const Rank& rank, program::GroupKind family) {

@@ -44,13 +44,17 @@ class WrappedCommunicator : public Communicator {
   void broadcast(Tensor whole, std::int64_t root) override {
     around(program::Op::broadcast, whole, [&] { seen_.broadcast(whole, root); });
   }
+  void send(Tensor tensor, std::int64_t to) override { seen_.send(tensor, to); }
+  void receive(Tensor tensor, std::int64_t from) override { seen_.receive(tensor, from); }
+  void gather(std::span<const std::byte> own, std::span<std::byte> all) override { seen_.gather(own, all); }
+  void share(std::span<std::byte> data, std::int64_t root) override { seen_.share(data, root); }
   void barrier() override { seen_.barrier(); }
   std::unique_ptr<Communicator> split(std::int64_t color, std::int64_t key) override {
     return std::make_unique<WrappedCommunicator>(seen_.split(color, key), around_, Name{splits_++, color});
   }
   void abort(const std::string& reason) override { seen_.abort(reason); }
   void set_activity(Activity activity) override { seen_.set_activity(std::move(activity)); }
-  bool runs_beside() const override { return seen_.runs_beside(); }
+  DataPlaneCapabilities capabilities() const override { return seen_.capabilities(); }
   const Ledger& ledger() const override { return seen_.ledger(); }
   const Moved& moved() const override { return seen_.moved(); }
 

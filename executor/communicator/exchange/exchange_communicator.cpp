@@ -15,7 +15,11 @@ namespace {
 class ExchangeCommunicator final : public Communicator {
  public:
   explicit ExchangeCommunicator(std::unique_ptr<exchange::Transport> transport)
-      : transport_(std::move(transport)), rank_(transport_->rank()), size_(transport_->size()) {}
+      : transport_(std::move(transport)),
+        rank_(transport_->rank()),
+        size_(transport_->size()),
+        sent_(static_cast<std::size_t>(size_)),
+        received_(static_cast<std::size_t>(size_)) {}
 
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return size_; }
@@ -23,40 +27,64 @@ class ExchangeCommunicator final : public Communicator {
   const Moved& moved() const override { return moved_; }
 
   void all_reduce(Tensor whole, Reduction reduction) override {
-    const Call call = begin(all_reduce_call(whole, reduction));
-    const Shares shares = shares_of([&](std::int64_t r) { return share_of(whole.elements, size_, r); });
-    reduce_own_share(call, whole, shares, reduction);
-    gather_shares(call, whole, shares);
-    end(call);
+    moving(TransferKind::all_reduce, numbered(all_reduce_call(whole, reduction)), [&](const Call& call) {
+      const Shares shares = shares_of([&](std::int64_t r) { return share_of(whole.elements, size_, r); });
+      reduce_own_share(call, whole, shares, reduction);
+      gather_shares(call, whole, shares);
+    });
   }
 
   void reduce_scatter(Tensor whole) override {
-    const Call call = begin(reduce_scatter_call(whole, size_));
-    reduce_own_share(call, whole, partitions_of(whole), Reduction::sum);
-    end(call);
+    moving(TransferKind::reduce_scatter, numbered(reduce_scatter_call(whole, size_)),
+           [&](const Call& call) { reduce_own_share(call, whole, partitions_of(whole), Reduction::sum); });
   }
 
   void all_gather(Tensor own, Tensor whole) override {
-    const Call call = begin(all_gather_call(own, whole, rank_, size_));
-    std::byte* place = whole.data + rank_ * own.bytes();
-    if (own.elements > 0 && own.data != place)
-      std::memcpy(place, own.data, static_cast<std::size_t>(own.bytes()));
-    gather_shares(call, whole, partitions_of(whole));
-    end(call);
+    moving(TransferKind::all_gather, numbered(all_gather_call(own, whole, rank_, size_)),
+           [&](const Call& call) {
+             std::byte* place = whole.data + rank_ * own.bytes();
+             if (own.elements > 0 && own.data != place)
+               std::memcpy(place, own.data, static_cast<std::size_t>(own.bytes()));
+             gather_shares(call, whole, partitions_of(whole));
+           });
   }
 
   void broadcast(Tensor whole, std::int64_t root) override {
-    const Call call = begin(broadcast_call(whole, root, size_));
-    if (rank_ == root) {
-      for_others([&](std::int64_t r) { transport_->send(call, whole.data, whole.bytes(), r); });
-    } else {
-      transport_->receive(whole.data, whole.bytes(), root);
-    }
-    transport_->wait(call);
-    end(call);
+    moving(TransferKind::broadcast, numbered(broadcast_call(whole, root, size_)),
+           [&](const Call& call) { send_to_all(call, whole.data, whole.bytes(), root); });
   }
 
-  void barrier() override { meet(begin({.kind = Call::Kind::barrier}), nullptr, 0, nullptr); }
+  void send(Tensor tensor, std::int64_t to) override {
+    Call message = message_call(tensor, rank_, to, size_);
+    message.sequence = sent_[static_cast<std::size_t>(to)]++;
+    moving(TransferKind::send, message, [&](const Call& call) {
+      transport_->send(call, tensor.data, tensor.bytes(), to);
+      transport_->wait(call);
+    });
+  }
+
+  void receive(Tensor tensor, std::int64_t from) override {
+    Call message = message_call(tensor, from, rank_, size_);
+    message.sequence = received_[static_cast<std::size_t>(from)]++;
+    moving(TransferKind::receive, message, [&](const Call& call) {
+      transport_->receive(tensor.data, tensor.bytes(), from);
+      transport_->wait(call);
+    });
+  }
+
+  void gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+    const Call call = numbered(gather_call(own, all, size_));
+    const auto bytes = static_cast<Bytes>(own.size());
+    std::byte* place = all.data() + rank_ * bytes;
+    if (!own.empty() && own.data() != place) std::memcpy(place, own.data(), own.size());
+    meet(call, place, bytes, all.data());
+  }
+
+  void share(std::span<std::byte> data, std::int64_t root) override {
+    send_to_all(numbered(share_call(data, root, size_)), data.data(), static_cast<Bytes>(data.size()), root);
+  }
+
+  void barrier() override { meet(numbered({.kind = Call::Kind::barrier}), nullptr, 0, nullptr); }
 
   std::unique_ptr<Communicator> split(std::int64_t color, std::int64_t key) override {
     struct Choice {
@@ -65,7 +93,7 @@ class ExchangeCommunicator final : public Communicator {
     std::vector<Choice> choices(static_cast<std::size_t>(size_));
     const Choice own{.color = color, .key = key};
     choices[static_cast<std::size_t>(rank_)] = own;
-    const Call call = begin({.kind = Call::Kind::split});
+    const Call call = numbered({.kind = Call::Kind::split});
     meet(call, reinterpret_cast<const std::byte*>(&own), sizeof own,
          reinterpret_cast<std::byte*>(choices.data()));
 
@@ -81,20 +109,26 @@ class ExchangeCommunicator final : public Communicator {
 
   void abort(const std::string& reason) override { transport_->abort(reason); }
   void set_activity(Activity activity) override { transport_->set_activity(std::move(activity)); }
-  bool runs_beside() const override { return transport_->runs_beside(); }
+  DataPlaneCapabilities capabilities() const override {
+    return {.sums_in_rank_order = true, .runs_beside = transport_->runs_beside(), .moves_host_memory = true};
+  }
 
  private:
   using Shares = std::vector<Share>;
 
-  Call begin(Call call) {
+  // A call that all ranks make.
+  Call numbered(Call call) {
     call.sequence = sequence_++;
-    if (call.kind != Call::Kind::barrier && call.kind != Call::Kind::split) enter(ledger_, call);
-    sent_before_ = transport_->sent_bytes();
     return call;
   }
-  // Of a call that moves data.
-  void end(const Call& call) {
-    moved_.add(collective_of(call.kind), transport_->sent_bytes() - sent_before_);
+
+  // A call of the data plane.
+  template <class Work>
+  void moving(TransferKind kind, const Call& call, const Work& work) {
+    enter(ledger_, kind, call);
+    const Bytes before = transport_->sent_bytes();
+    work(call);
+    moved_.add(kind, transport_->sent_bytes() - before);
   }
 
   template <class Function>
@@ -113,6 +147,15 @@ class ExchangeCommunicator final : public Communicator {
   Shares partitions_of(const Tensor& whole) const {
     const Elements partition = whole.elements / size_;
     return shares_of([&](std::int64_t r) { return Share{.first = r * partition, .count = partition}; });
+  }
+
+  void send_to_all(const Call& call, std::byte* data, Bytes bytes, std::int64_t root) {
+    if (rank_ == root) {
+      for_others([&](std::int64_t r) { transport_->send(call, data, bytes, r); });
+    } else {
+      transport_->receive(data, bytes, root);
+    }
+    transport_->wait(call);
   }
 
   // Everyone's `bytes` to everyone, by rank behind `all`.
@@ -176,9 +219,9 @@ class ExchangeCommunicator final : public Communicator {
   std::int64_t rank_;
   std::int64_t size_;
   std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sent_, received_;  // messages so far, by the other rank
   Ledger ledger_;
   Moved moved_;
-  Bytes sent_before_ = 0;  // the call
   std::vector<std::byte> buffer_;
   std::vector<const std::byte*> sources_;
 };

@@ -40,7 +40,7 @@ class Transport {
 
   virtual void abort(const std::string& reason) = 0;
   virtual void set_activity(Activity activity) = 0;
-  // As Communicator::runs_beside().
+  // As DataPlaneCapabilities::runs_beside.
   virtual bool runs_beside() const { return false; }
 };
 

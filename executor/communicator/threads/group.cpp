@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -67,7 +68,7 @@ void SharedRun::wake_when_stopped(const std::shared_ptr<ThreadGroup>& group) {
 }
 
 ThreadGroup::ThreadGroup(std::shared_ptr<SharedRun> run, std::vector<std::int64_t> members)
-    : run_(std::move(run)), members_(std::move(members)), slots_(members_.size()) {}
+    : run_(std::move(run)), members_(std::move(members)), slots_(members_.size()), offers_(members_.size()) {}
 
 void ThreadGroup::wake() {
   // Between a waiter's check and its sleep the mutex is held, so none is missed.
@@ -144,11 +145,16 @@ void ThreadGroup::require_alike(std::int64_t rank) {
   const auto other =
       std::find_if(slots_.begin(), slots_.end(), [&](const Slot& s) { return s.call != first; });
   if (other == slots_.end()) return;
-  const std::int64_t first_rank = members_[0];
-  const std::int64_t other_rank = members_[static_cast<std::size_t>(other - slots_.begin())];
+  stop_out_of_step(rank, 0, first, other - slots_.begin(), other->call);
+}
+
+void ThreadGroup::stop_out_of_step(std::int64_t rank, std::int64_t one, const Call& its, std::int64_t other,
+                                   const Call& theirs) {
+  const std::int64_t first = member(one);
+  const std::int64_t second = member(other);
   run_->stop(member(rank), fmt::format("ranks are out of step: rank {} is in {}; rank {} is in {} ({}; {})",
-                                       first_rank, text_of(first), other_rank, text_of(other->call),
-                                       run_->activity_text(first_rank), run_->activity_text(other_rank)));
+                                       first, text_of(its), second, text_of(theirs),
+                                       run_->activity_text(first), run_->activity_text(second)));
   run_->throw_reason();
 }
 
@@ -158,6 +164,63 @@ void ThreadGroup::finish(std::int64_t rank) {
   if (arrive(rank, generation) || spin_until_past(generation)) return;
   std::unique_lock lock(mutex_);
   woken_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != generation; });
+}
+
+template <class Ready>
+void ThreadGroup::await(std::unique_lock<std::mutex>& lock, std::int64_t rank, std::int64_t other,
+                        const Call& call, const Ready& ready) {
+  const auto deadline = std::chrono::steady_clock::now() + run_->options().timeout;
+  const bool woken = woken_.wait_until(lock, deadline, [&] { return ready() || run_->stopped(); });
+  if (woken && ready()) return;
+  if (woken) run_->throw_reason();
+  lock.unlock();  // whoever is stopped takes it
+  const std::int64_t missing = member(other);
+  run_->stop(member(rank),
+             fmt::format("{} did not come within {} s to {}, where rank {} waited; {}", ranks_text({missing}),
+                         std::chrono::duration<double>(run_->options().timeout).count(), text_of(call),
+                         member(rank), run_->activity_text(missing)));
+  run_->throw_reason();
+}
+
+void ThreadGroup::give(std::int64_t rank, std::int64_t to, const Call& call, const std::byte* data) {
+  if (run_->options().delay) run_->options().delay(member(rank));
+  std::unique_lock lock(mutex_);
+  if (run_->stopped()) run_->throw_reason();
+  Offer& offer = offers_[static_cast<std::size_t>(rank)];
+  offer = {Offer::State::offered, to, call, data};
+  woken_.notify_all();
+  try {
+    await(lock, rank, to, call, [&] { return offer.state != Offer::State::offered; });
+  } catch (...) {
+    // The other rank may have begun to copy in the meantime.
+    if (!lock.owns_lock()) lock.lock();
+    if (offer.state == Offer::State::offered) offer.state = Offer::State::none;
+    woken_.wait(lock, [&] { return offer.state != Offer::State::copying; });
+    throw;
+  }
+  // It only copies, and leaving before would pull the memory from under it.
+  woken_.wait(lock, [&] { return offer.state == Offer::State::taken; });
+  offer.state = Offer::State::none;
+}
+
+Bytes ThreadGroup::take(std::int64_t rank, std::int64_t from, const Call& call, std::byte* data) {
+  if (run_->options().delay) run_->options().delay(member(rank));
+  std::unique_lock lock(mutex_);
+  Offer& offer = offers_[static_cast<std::size_t>(from)];
+  await(lock, rank, from, call, [&] { return offer.state == Offer::State::offered && offer.to == rank; });
+  if (offer.call != call) {
+    const Call theirs = offer.call;
+    lock.unlock();
+    stop_out_of_step(rank, from, theirs, rank, call);
+  }
+  offer.state = Offer::State::copying;
+  lock.unlock();
+  const Bytes bytes = call.elements * program::bytes_of(call.type);
+  if (bytes > 0) std::memcpy(data, offer.data, static_cast<std::size_t>(bytes));
+  lock.lock();
+  offer.state = Offer::State::taken;
+  woken_.notify_all();
+  return bytes;
 }
 
 }  // namespace zeroplan::executor::threads

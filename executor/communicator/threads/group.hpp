@@ -64,6 +64,16 @@ struct alignas(64) Slot {
   std::atomic<std::uint64_t> arrivals = 0;  // at meetings of this group
 };
 
+// A message that a rank offers to another one, which copies it. A rank has one at a time.
+struct Offer {
+  enum class State : std::uint8_t { none, offered, copying, taken };
+
+  State state = State::none;
+  std::int64_t to = 0;
+  Call call;
+  const std::byte* data = nullptr;
+};
+
 // Ranks that meet. A call is two meetings: after begin() every rank has published its slot and all calls are
 // alike, so memory may be read; after finish() nobody reads any more, so memory may be written or freed.
 class ThreadGroup {
@@ -84,6 +94,11 @@ class ThreadGroup {
   // leaving early would pull memory from under the others' reads.
   void finish(std::int64_t rank);
 
+  // Messages, which are calls of two ranks. They throw as begin() does. `give` returns when the other rank has copied
+  // the message; `take` copies it and returns how many bytes that were.
+  void give(std::int64_t rank, std::int64_t to, const Call& call, const std::byte* data);
+  Bytes take(std::int64_t rank, std::int64_t from, const Call& call, std::byte* data);
+
   void wake();
 
  private:
@@ -93,6 +108,12 @@ class ThreadGroup {
   void wait_or_stop(std::int64_t rank, std::uint64_t generation);
   std::optional<std::string> who_is_missing(std::int64_t rank) const;
   void require_alike(std::int64_t rank);
+  // Until `ready`, which is asked with the mutex held, as is the rest; a stopped run and the timeout throw.
+  template <class Ready>
+  void await(std::unique_lock<std::mutex>& lock, std::int64_t rank, std::int64_t other, const Call& call,
+             const Ready& ready);
+  [[noreturn]] void stop_out_of_step(std::int64_t rank, std::int64_t one, const Call& its, std::int64_t other,
+                                     const Call& theirs);
 
   std::shared_ptr<SharedRun> run_;
   std::vector<std::int64_t> members_;
@@ -101,9 +122,10 @@ class ThreadGroup {
   // for good, so that all members leave the same meeting or none does.
   std::atomic<std::int64_t> arrived_ = 0;
   std::atomic<std::uint64_t> generation_ = 0;
-  std::mutex mutex_;  // guards broken_, and changes of generation_
+  std::mutex mutex_;  // guards what follows, and changes of generation_
   std::condition_variable woken_;
   bool broken_ = false;
+  std::vector<Offer> offers_;  // by the rank that sends
 };
 
 // A communicator for each rank of `run`.

@@ -44,7 +44,10 @@ void make_children(ThreadGroup& group) noexcept {
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, std::int64_t rank)
-      : group_(std::move(group)), rank_(rank) {}
+      : group_(std::move(group)),
+        rank_(rank),
+        sent_(static_cast<std::size_t>(group_->size())),
+        received_(static_cast<std::size_t>(group_->size())) {}
 
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return group_->size(); }
@@ -52,39 +55,60 @@ class ThreadCommunicator final : public Communicator {
   const Moved& moved() const override { return moved_; }
 
   void all_reduce(Tensor whole, Reduction reduction) override {
-    begin(all_reduce_call(whole, reduction), whole.data, nullptr);
-    moved_.add(program::Op::all_reduce,
+    begin(TransferKind::all_reduce, all_reduce_call(whole, reduction), whole.data);
+    moved_.add(TransferKind::all_reduce,
                reduce_share(whole.type, share_of(whole.elements, size(), rank_), reduction, true));
     group_->finish(rank_);
   }
 
   void reduce_scatter(Tensor whole) override {
-    begin(reduce_scatter_call(whole, size()), whole.data, nullptr);
+    begin(TransferKind::reduce_scatter, reduce_scatter_call(whole, size()), whole.data);
     const Elements partition = whole.elements / size();
     const Share own{.first = rank_ * partition, .count = partition};
-    moved_.add(program::Op::reduce_scatter, reduce_share(whole.type, own, Reduction::sum, false));
+    moved_.add(TransferKind::reduce_scatter, reduce_share(whole.type, own, Reduction::sum, false));
     group_->finish(rank_);
   }
 
   void all_gather(Tensor own, Tensor whole) override {
-    begin(all_gather_call(own, whole, rank_, size()), whole.data, own.data);
-    // Every rank starts with its own, so that they do not all read one rank's memory at a time.
-    for (std::int64_t i = 0; i < size(); ++i) {
-      const std::int64_t from = (rank_ + i) % size();
-      const Bytes copied = copy_bytes(whole.data + from * own.bytes(), group_->slot(from).own, own.bytes());
-      if (from != rank_) moved_.add(program::Op::all_gather, copied);
-    }
+    begin(TransferKind::all_gather, all_gather_call(own, whole, rank_, size()), whole.data, own.data);
+    moved_.add(TransferKind::all_gather, copy_all(whole.data, own.bytes()));
     group_->finish(rank_);
   }
 
   void broadcast(Tensor whole, std::int64_t root) override {
-    begin(broadcast_call(whole, root, size()), whole.data, nullptr);
-    moved_.add(program::Op::broadcast, copy_bytes(whole.data, group_->slot(root).whole, whole.bytes()));
+    begin(TransferKind::broadcast, broadcast_call(whole, root, size()), whole.data);
+    moved_.add(TransferKind::broadcast, copy_bytes(whole.data, group_->slot(root).whole, whole.bytes()));
+    group_->finish(rank_);
+  }
+
+  void send(Tensor tensor, std::int64_t to) override {
+    Call call = message_call(tensor, rank_, to, size());
+    call.sequence = sent_[static_cast<std::size_t>(to)]++;
+    enter(ledger_, TransferKind::send, call);
+    group_->give(rank_, to, call, tensor.data);
+  }
+
+  void receive(Tensor tensor, std::int64_t from) override {
+    Call call = message_call(tensor, from, rank_, size());
+    call.sequence = received_[static_cast<std::size_t>(from)]++;
+    enter(ledger_, TransferKind::receive, call);
+    moved_.add(TransferKind::receive, group_->take(rank_, from, call, tensor.data));
+  }
+
+  void gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+    begin(gather_call(own, all, size()), all.data(), own.data());
+    copy_all(all.data(), static_cast<Bytes>(own.size()));
+    group_->finish(rank_);
+  }
+
+  void share(std::span<std::byte> data, std::int64_t root) override {
+    begin(share_call(data, root, size()), data.data());
+    copy_bytes(data.data(), group_->slot(root).whole, static_cast<Bytes>(data.size()));
     group_->finish(rank_);
   }
 
   void barrier() override {
-    begin({.kind = Call::Kind::barrier}, nullptr, nullptr);
+    begin({.kind = Call::Kind::barrier});
     group_->finish(rank_);
   }
 
@@ -92,7 +116,7 @@ class ThreadCommunicator final : public Communicator {
     Slot& mine = group_->slot(rank_);
     mine.color = color;
     mine.key = key;
-    begin({.kind = Call::Kind::split}, nullptr, nullptr);
+    begin({.kind = Call::Kind::split});
     if (rank_ == 0) make_children(*group_);
     group_->finish(rank_);
     std::int64_t rank = 0;
@@ -110,22 +134,42 @@ class ThreadCommunicator final : public Communicator {
     group_->run()->stop(origin, fmt::format("rank {}: {}", origin, reason));
   }
 
-  bool runs_beside() const override { return true; }
+  DataPlaneCapabilities capabilities() const override {
+    return {.sums_in_rank_order = true, .runs_beside = true, .moves_host_memory = true};
+  }
   void set_activity(Activity activity) override {
     group_->run()->set_activity(group_->member(rank_), std::move(activity));
   }
 
  private:
-  void begin(Call call, std::byte* whole, const std::byte* own) {
+  // A call that moves data.
+  void begin(TransferKind kind, Call call, std::byte* whole, const std::byte* own = nullptr) {
+    call.sequence = sequence_;
+    enter(ledger_, kind, call);
+    begin(call, whole, own);
+  }
+
+  void begin(Call call, std::byte* whole = nullptr, const std::byte* own = nullptr) {
     // Before the slot is touched: ranks that are out of step may still read it.
     if (group_->run()->stopped()) group_->run()->throw_reason();
     call.sequence = sequence_++;
-    if (call.kind != Call::Kind::barrier && call.kind != Call::Kind::split) enter(ledger_, call);
     Slot& mine = group_->slot(rank_);
     mine.call = call;
     mine.whole = whole;
     mine.own = own;
     group_->begin(rank_);
+  }
+
+  // Every rank starts with its own, so that they do not all read one rank's memory at a time. Returns the bytes that
+  // were read from other ranks' memory.
+  Bytes copy_all(std::byte* all, Bytes part) {
+    Bytes copied = 0;
+    for (std::int64_t i = 0; i < size(); ++i) {
+      const std::int64_t from = (rank_ + i) % size();
+      const Bytes bytes = copy_bytes(all + from * part, group_->slot(from).own, part);
+      if (from != rank_) copied += bytes;
+    }
+    return copied;
   }
 
   // To this rank's memory, or to everyone's: a share is written by its rank only. Returns the bytes that were
@@ -146,6 +190,7 @@ class ThreadCommunicator final : public Communicator {
   std::shared_ptr<ThreadGroup> group_;
   std::int64_t rank_;
   std::uint64_t sequence_ = 0;
+  std::vector<std::uint64_t> sent_, received_;  // messages so far, by the other rank
   Ledger ledger_;
   Moved moved_;
   std::vector<std::byte*> places_;  // reused, so that a call allocates nothing

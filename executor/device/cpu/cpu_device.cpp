@@ -9,7 +9,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "executor/device/cpu/kernels.hpp"
@@ -34,6 +35,97 @@ int checked_threads(int threads) {
 std::size_t mapped_bytes(Bytes bytes) { return static_cast<std::size_t>(std::max<Bytes>(1, bytes)); }
 
 constexpr Bytes kLeastForHugePages = 16 * kMiB;
+
+using Function = void (*)(const Kernel& kernel, cpu::Workers& workers);
+
+// A kernel takes what it needs of its settings and its threads.
+template <auto kernel_function>
+void call(const Kernel& kernel, cpu::Workers& workers) {
+  constexpr auto kFunction = kernel_function;
+  using Type = decltype(kernel_function);
+  if constexpr (std::is_invocable_v<Type, const Kernel&, const StepSettings&, cpu::Workers&>) {
+    kFunction(kernel, *kernel.settings, workers);
+  } else if constexpr (std::is_invocable_v<Type, const Kernel&, cpu::Workers&>) {
+    kFunction(kernel, workers);
+  } else {
+    kFunction(kernel, *kernel.settings);
+  }
+}
+
+// nullptr: this device does not have the instruction.
+Function function_of(Op op) {
+  switch (op) {
+    case Op::fill_zero:
+      return call<cpu::fill_zero>;
+    case Op::copy:
+    case Op::copy_to_host:
+    case Op::copy_to_device:
+      return call<cpu::copy>;
+    case Op::accumulate:
+    case Op::accumulate_host:
+      return call<cpu::accumulate>;
+    case Op::embedding_forward:
+      return call<cpu::embedding_forward>;
+    case Op::embedding_backward:
+      return call<cpu::embedding_backward>;
+    case Op::norm_forward:
+      return call<cpu::norm_forward>;
+    case Op::norm_backward:
+      return call<cpu::norm_backward>;
+    case Op::matmul:
+      return call<cpu::matmul>;
+    case Op::matmul_input_gradient:
+      return call<cpu::matmul_input_gradient>;
+    case Op::matmul_weight_gradient:
+      return call<cpu::matmul_weight_gradient>;
+    case Op::rotary_forward:
+      return call<cpu::rotary_forward>;
+    case Op::rotary_backward:
+      return call<cpu::rotary_backward>;
+    case Op::attention_forward:
+      return call<cpu::attention_forward>;
+    case Op::attention_row_dot:
+      return call<cpu::attention_row_dot>;
+    case Op::attention_backward:
+      return call<cpu::attention_backward>;
+    case Op::attention_scores:
+      return call<cpu::attention_scores>;
+    case Op::softmax_forward:
+      return call<cpu::softmax_forward>;
+    case Op::attention_values:
+      return call<cpu::attention_values>;
+    case Op::attention_values_backward:
+      return call<cpu::attention_values_backward>;
+    case Op::softmax_backward:
+      return call<cpu::softmax_backward>;
+    case Op::attention_scores_backward:
+      return call<cpu::attention_scores_backward>;
+    case Op::activation_forward:
+      return call<cpu::activation_forward>;
+    case Op::activation_backward:
+      return call<cpu::activation_backward>;
+    case Op::residual_add:
+      return call<cpu::residual_add>;
+    case Op::cross_entropy_maximum:
+      return call<cpu::cross_entropy_maximum>;
+    case Op::cross_entropy_exponent:
+      return call<cpu::cross_entropy_exponent>;
+    case Op::cross_entropy_loss:
+      return call<cpu::cross_entropy_loss>;
+    case Op::cross_entropy_backward:
+      return call<cpu::cross_entropy_backward>;
+    case Op::gradient_norm:
+      return call<cpu::gradient_norm>;
+    case Op::gradient_to_fp32:
+      return call<cpu::gradient_to_fp32>;
+    case Op::optimizer_update:
+      return call<cpu::optimizer_update>;
+    case Op::scale_update:
+      return call<cpu::scale_update>;
+    default:
+      return nullptr;
+  }
+}
 
 class CpuDevice final : public Device {
  public:
@@ -71,19 +163,36 @@ class CpuDevice final : public Device {
     munmap(block, mapped_bytes(bytes));
   }
 
-  void execute(const Kernel& kernel, const StepSettings& settings, program::Stream stream) override {
-    if (!cpu::Streams::has_thread(stream)) return run(kernel, settings, workers_);
-    streams_.run(stream, [this, kernel, &settings, stream] {
-      run(kernel, settings, of_stream_[static_cast<std::size_t>(stream)]);
-    });
+  DeviceCapabilities capabilities() const override {
+    return {.host_reaches_memory = true, .runs_beside = true};
   }
 
-  void run_on_host(program::Stream stream, std::function<void()> work) override {
-    streams_.run(stream, std::move(work));
+  bool executes(Op op) const override { return function_of(op) != nullptr; }
+
+  void upload(std::byte* to, std::span<const std::byte> from, program::Stream stream) override {
+    if (cpu::Streams::has_thread(stream)) synchronize();
+    std::copy(from.begin(), from.end(), to);
   }
 
-  Event record(program::Stream stream) override { return streams_.record(stream); }
-  void wait(program::Stream stream, Event event) override { streams_.wait(stream, event); }
+  void download(std::span<std::byte> to, const std::byte* from) override {
+    std::copy_n(from, to.size(), to.begin());
+  }
+
+  void execute(const Kernel& kernel, program::Stream stream, const Watch& watch) override {
+    const bool has_thread = cpu::Streams::has_thread(stream);
+    cpu::Workers& workers = has_thread ? of_stream_[static_cast<std::size_t>(stream)] : workers_;
+    streams_.run(stream, {&CpuDevice::run, &workers, &kernel}, watch);
+  }
+
+  void run_on_host(program::Stream stream, const HostWork& work, const Watch& watch) override {
+    streams_.run(stream, work, watch);
+  }
+
+  Event make_event() override { return streams_.make_event(); }
+  void record(Event event, program::Stream stream) override { streams_.record(event, stream); }
+  void wait(program::Stream stream, Event event, double* held) override {
+    streams_.wait(stream, event, held);
+  }
   void synchronize() override { streams_.synchronize(); }
   void drain() noexcept override { streams_.drain(); }
 
@@ -97,7 +206,7 @@ class CpuDevice final : public Device {
   }
 
  private:
-  static void run(const Kernel& kernel, const StepSettings& settings, cpu::Workers& workers);
+  static void run(void* workers, const void* kernel);
 
   cpu::Workers workers_;
   std::array<cpu::OneWorker, program::kStreams>
@@ -105,79 +214,12 @@ class CpuDevice final : public Device {
   cpu::Streams streams_;  // ends before what its work uses
 };
 
-void CpuDevice::run(const Kernel& kernel, const StepSettings& settings, cpu::Workers& workers) {
-  cpu::check_operands(kernel);
-  switch (kernel.op) {
-    case Op::fill_zero:
-      return cpu::fill_zero(kernel, workers);
-    case Op::copy:
-    case Op::copy_to_host:
-    case Op::copy_to_device:
-      return cpu::copy(kernel, workers);
-    case Op::accumulate:
-    case Op::accumulate_host:
-      return cpu::accumulate(kernel, workers);
-    case Op::embedding_forward:
-      return cpu::embedding_forward(kernel, settings, workers);
-    case Op::embedding_backward:
-      return cpu::embedding_backward(kernel, settings, workers);
-    case Op::norm_forward:
-      return cpu::norm_forward(kernel, settings, workers);
-    case Op::norm_backward:
-      return cpu::norm_backward(kernel, settings, workers);
-    case Op::matmul:
-      return cpu::matmul(kernel, workers);
-    case Op::matmul_input_gradient:
-      return cpu::matmul_input_gradient(kernel, workers);
-    case Op::matmul_weight_gradient:
-      return cpu::matmul_weight_gradient(kernel, workers);
-    case Op::rotary_forward:
-      return cpu::rotary_forward(kernel, settings, workers);
-    case Op::rotary_backward:
-      return cpu::rotary_backward(kernel, settings, workers);
-    case Op::attention_forward:
-      return cpu::attention_forward(kernel, settings, workers);
-    case Op::attention_row_dot:
-      return cpu::attention_row_dot(kernel, settings, workers);
-    case Op::attention_backward:
-      return cpu::attention_backward(kernel, settings, workers);
-    case Op::attention_scores:
-      return cpu::attention_scores(kernel, settings, workers);
-    case Op::softmax_forward:
-      return cpu::softmax_forward(kernel, workers);
-    case Op::attention_values:
-      return cpu::attention_values(kernel, settings, workers);
-    case Op::attention_values_backward:
-      return cpu::attention_values_backward(kernel, settings, workers);
-    case Op::softmax_backward:
-      return cpu::softmax_backward(kernel, workers);
-    case Op::attention_scores_backward:
-      return cpu::attention_scores_backward(kernel, settings, workers);
-    case Op::activation_forward:
-      return cpu::activation_forward(kernel, workers);
-    case Op::activation_backward:
-      return cpu::activation_backward(kernel, workers);
-    case Op::residual_add:
-      return cpu::residual_add(kernel, workers);
-    case Op::cross_entropy_maximum:
-      return cpu::cross_entropy_maximum(kernel, settings, workers);
-    case Op::cross_entropy_exponent:
-      return cpu::cross_entropy_exponent(kernel, workers);
-    case Op::cross_entropy_loss:
-      return cpu::cross_entropy_loss(kernel, settings);
-    case Op::cross_entropy_backward:
-      return cpu::cross_entropy_backward(kernel, settings, workers);
-    case Op::gradient_norm:
-      return cpu::gradient_norm(kernel, workers);
-    case Op::gradient_to_fp32:
-      return cpu::gradient_to_fp32(kernel, settings, workers);
-    case Op::optimizer_update:
-      return cpu::optimizer_update(kernel, settings, workers);
-    case Op::scale_update:
-      return cpu::scale_update(kernel, settings);
-    default:
-      cpu::refuse(kernel, "this device does not have the instruction");
-  }
+void CpuDevice::run(void* workers, const void* kernel) {
+  const auto& launch = *static_cast<const Kernel*>(kernel);
+  const Function function = function_of(launch.op);
+  if (function == nullptr) cpu::refuse(launch, "this device does not have the instruction");
+  cpu::check_operands(launch);
+  function(launch, *static_cast<cpu::Workers*>(workers));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
@@ -109,8 +110,10 @@ void embedding_backward(const Kernel& kernel, const StepSettings& settings, Work
   for (std::int64_t token = 0; token < tokens; ++token) {
     if (embedding.row(token) >= 0) members[count++] = token;
   }
-  std::stable_sort(members, members + count,
-                   [&](std::int64_t a, std::int64_t b) { return embedding.row(a) < embedding.row(b); });
+  // As a stable sort by row, which would allocate.
+  std::sort(members, members + count, [&](std::int64_t a, std::int64_t b) {
+    return std::pair(embedding.row(a), a) < std::pair(embedding.row(b), b);
+  });
   over_rows(workers, count, width, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     for (std::int64_t begin = first; begin < last;) {
       const std::int64_t row = embedding.row(members[begin]);

@@ -4,6 +4,7 @@
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
 #include "executor/device/cpu/wide.hpp"
+#include "executor/step_scalars.hpp"
 
 // The rule follows from the states there are: none, SGD; one, SGD with momentum (m = beta1 m + g, w -= rate
 // m); two, Adam (arXiv 1412.6980) with decoupled weight decay (arXiv 1711.05101). An element whose gradient
@@ -21,17 +22,14 @@ struct Rates {
   float epsilon = 0;
 };
 
-Rates rates_of(const StepSettings& settings) {
-  const auto step = static_cast<double>(settings.step);
-  const double rate = settings.learning_rate;
+Rates rates_of(const StepSettings& settings, const Tensor& scalars) {
   Rates rates;
-  rates.rate = settings.learning_rate;
-  rates.decay = static_cast<float>(1.0 - rate * settings.weight_decay);
+  rates.rate = scalar(scalars, kLearningRate);
+  rates.decay = static_cast<float>(1.0 - static_cast<double>(rates.rate) * settings.weight_decay);
   rates.beta1 = settings.beta1;
   rates.beta2 = settings.beta2;
-  rates.step_size = static_cast<float>(rate / (1.0 - std::pow(static_cast<double>(settings.beta1), step)));
-  rates.variance_correction =
-      static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), step)));
+  rates.step_size = scalar(scalars, kStepSize);
+  rates.variance_correction = scalar(scalars, kVarianceCorrection);
   rates.epsilon = settings.epsilon;
   return rates;
 }
@@ -110,7 +108,8 @@ void optimizer_update(const Kernel& kernel, const StepSettings& settings, Worker
   const Tensor second = kernel.operands[4];
   if (kernel.operands[5]) refuse(kernel, "optimizers with three states are not there");
   const Tensor& weights = master ? master : parameter;
-  const Rates rates = rates_of(settings);
+  if (!kernel.scalars) refuse(kernel, "the scalars with the step's settings are missing");
+  const Rates rates = rates_of(settings, kernel.scalars);
   over_blocks(workers, count, [&](Elements offset, Elements part, Scratch& scratch) {
     const Elements at = begin + offset;
     const float* g = read(gradient, offset, part, scratch);

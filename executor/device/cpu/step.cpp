@@ -4,9 +4,9 @@
 
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
-#include "executor/device/cpu/scalars.hpp"
 #include "executor/device/cpu/wide.hpp"
 #include "executor/norm_parts.hpp"
+#include "executor/step_scalars.hpp"
 
 namespace zeroplan::executor::cpu {
 

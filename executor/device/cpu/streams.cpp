@@ -1,17 +1,29 @@
 #include "executor/device/cpu/streams.hpp"
 
+#include <chrono>
 #include <utility>
 
 namespace zeroplan::executor::cpu {
 namespace {
 
-// An event is a stream and how many works of it must be done; 0 is past.
-constexpr unsigned kStreamShift = 56;
-constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kStreamShift) - 1;
+using Clock = std::chrono::steady_clock;
 
 // The lane whose thread this is.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a thread finds what it is where it finds it
 thread_local const void* own_lane = nullptr;
+
+void run_watched(std::size_t stream, const HostWork& work, const Watch& watch) {
+  const auto start = Clock::now();
+  try {
+    work.run(work.self, work.what);
+  } catch (...) {
+    if (watch.progress != nullptr) watch.progress->fail(watch.number);
+    throw;
+  }
+  if (watch.seconds != nullptr) *watch.seconds = std::chrono::duration<float>(Clock::now() - start).count();
+  if (watch.progress != nullptr)
+    watch.progress->finished[stream].store(watch.number, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -27,57 +39,76 @@ Streams::~Streams() {
   }
 }
 
-void Streams::run(program::Stream stream, Work work) {
+void Streams::run(program::Stream stream, const HostWork& work, const Watch& watch) {
   Lane& lane = this->lane(stream);
-  if (!has_thread(stream) || own_lane == &lane) return work();
+  if (!has_thread(stream) || own_lane == &lane)
+    return run_watched(static_cast<std::size_t>(stream), work, watch);
+  issue(lane, {work, watch, {}});
+}
+
+void Streams::issue(Lane& lane, const Work& work) {
   if (!lane.thread.joinable()) lane.thread = std::thread([this, &lane] { serve(lane); });
   ++lane.issued;
   {
     const std::lock_guard lock(lane.mutex);
-    lane.works.push_back(std::move(work));
+    lane.works.push_back(work);
   }
   lane.wake.notify_one();
 }
 
+// Takes all works that there are at a time, so that neither side allocates once both vectors are as long as they get.
 void Streams::serve(Lane& lane) {
   own_lane = &lane;
-  std::unique_lock lock(lane.mutex);
+  const auto stream = static_cast<std::size_t>(&lane - lanes_.data());
+  std::vector<Work> taken;
   while (true) {
-    lane.wake.wait(lock, [&] { return lane.stops || !lane.works.empty(); });
-    if (lane.works.empty()) return;
-    const Work work = std::move(lane.works.front());
-    lane.works.pop_front();
-    lock.unlock();
-    try {
-      if (!failed_.load(std::memory_order_acquire)) work();
-    } catch (...) {
-      note_failure();
+    {
+      std::unique_lock lock(lane.mutex);
+      lane.wake.wait(lock, [&] { return lane.stops || !lane.works.empty(); });
+      if (lane.works.empty()) return;
+      taken.clear();
+      taken.swap(lane.works);
     }
-    lane.done.fetch_add(1, std::memory_order_release);
-    lane.done.notify_all();
-    lock.lock();
+    for (const Work& work : taken) {
+      try {
+        if (work.work.run == nullptr) {
+          await(work.point);
+        } else if (!failed_.load(std::memory_order_acquire)) {
+          run_watched(stream, work.work, work.watch);
+        }
+      } catch (...) {
+        note_failure();
+      }
+      lane.done.fetch_add(1, std::memory_order_release);
+      lane.done.notify_all();
+    }
   }
 }
 
-Device::Event Streams::record(program::Stream stream) const {
-  const std::uint64_t issued = lanes_[static_cast<std::size_t>(stream)].issued;
-  return issued == 0 ? 0 : (static_cast<std::uint64_t>(stream) + 1) << kStreamShift | issued;
+Device::Event Streams::make_event() {
+  events_.push_back({});
+  return static_cast<Device::Event>(events_.size() - 1);
 }
 
-void Streams::await(Device::Event event) {
-  if (event == 0) return;
-  const std::uint64_t number = event & kNumberMask;
-  Lane& lane = lanes_[(event >> kStreamShift) - 1];
-  for (std::uint64_t done = lane.done.load(std::memory_order_acquire); done < number;
+void Streams::record(Device::Event event, program::Stream stream) {
+  events_[event] = {static_cast<std::size_t>(stream), lane(stream).issued};
+}
+
+void Streams::await(const Point& point) {
+  Lane& lane = lanes_[point.stream];
+  for (std::uint64_t done = lane.done.load(std::memory_order_acquire); done < point.works;
        done = lane.done.load(std::memory_order_acquire)) {
     lane.done.wait(done, std::memory_order_acquire);
   }
 }
 
-void Streams::wait(program::Stream stream, Device::Event event) {
-  if (event == 0 || (event >> kStreamShift) - 1 == static_cast<std::uint64_t>(stream)) return;
-  if (has_thread(stream)) return run(stream, [this, event] { await(event); });
-  await(event);
+void Streams::wait(program::Stream stream, Device::Event event, double* held) {
+  const Point& point = events_[event];
+  if (point.works == 0 || point.stream == static_cast<std::size_t>(stream)) return;
+  if (has_thread(stream)) return issue(lane(stream), {{}, {}, point});
+  const auto start = Clock::now();
+  await(point);
+  if (held != nullptr) *held += std::chrono::duration<double>(Clock::now() - start).count();
   throw_failure();
 }
 
@@ -87,9 +118,7 @@ void Streams::synchronize() {
 }
 
 void Streams::drain() noexcept {
-  for (std::size_t stream = 0; stream < lanes_.size(); ++stream) {
-    await(record(static_cast<program::Stream>(stream)));
-  }
+  for (std::size_t stream = 0; stream < lanes_.size(); ++stream) await({stream, lanes_[stream].issued});
 }
 
 void Streams::note_failure() noexcept {

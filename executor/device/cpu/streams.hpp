@@ -4,11 +4,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "executor/device/device.hpp"
 
@@ -21,8 +20,6 @@ namespace zeroplan::executor::cpu {
 // next wait() on the issuing thread and of synchronize().
 class Streams {
  public:
-  using Work = std::function<void()>;
-
   Streams() = default;
   ~Streams();
   Streams(const Streams&) = delete;
@@ -35,32 +32,44 @@ class Streams {
   }
 
   // In the stream's order; at once where the stream has no thread, or this is its thread.
-  void run(program::Stream stream, Work work);
-  // Past on streams without a thread.
-  Device::Event record(program::Stream stream) const;
-  void wait(program::Stream stream, Device::Event event);
+  void run(program::Stream stream, const HostWork& work, const Watch& watch);
+  Device::Event make_event();
+  void record(Device::Event event, program::Stream stream);
+  void wait(program::Stream stream, Device::Event event, double* held);
   void synchronize();
   // As synchronize(), whatever happened.
   void drain() noexcept;
 
  private:
+  // So many works of a stream are done; 0 is past, as on streams without a thread.
+  struct Point {
+    std::size_t stream = 0;
+    std::uint64_t works = 0;
+  };
+  struct Work {
+    HostWork work;  // without a function: wait for the point
+    Watch watch;
+    Point point;
+  };
   struct Lane {
     std::uint64_t issued = 0;             // of the issuing thread
     std::atomic<std::uint64_t> done = 0;  // rises by one with each work, in order
     std::mutex mutex;                     // guards what follows
     std::condition_variable wake;
-    std::deque<Work> works;
+    std::vector<Work> works;
     bool stops = false;
     std::thread thread;
   };
 
   Lane& lane(program::Stream stream) { return lanes_[static_cast<std::size_t>(stream)]; }
+  void issue(Lane& lane, const Work& work);
   void serve(Lane& lane);
-  void await(Device::Event event);
+  void await(const Point& point);
   void note_failure() noexcept;
   void throw_failure();
 
   std::array<Lane, program::kStreams> lanes_;
+  std::vector<Point> events_;  // of the issuing thread
   std::atomic<bool> failed_ = false;
   std::mutex failure_mutex_;  // guards failure_
   std::exception_ptr failure_;

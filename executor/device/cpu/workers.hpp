@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -70,7 +69,21 @@ class Scratch {
 // The threads of one device and their scratch. The calling thread is one of them.
 class Workers {
  public:
-  using Task = std::function<void(std::int64_t index, Scratch& scratch)>;
+  // A function (std::int64_t index, Scratch& scratch) that lasts as long as the call that it is given to: it is neither
+  // copied nor allocated.
+  class Task {
+   public:
+    template <class Function>
+    Task(const Function& function)  // NOLINT(google-explicit-constructor): what a caller writes is a function
+        : function_(&function), call_([](const void* own, std::int64_t index, Scratch& scratch) {
+            (*static_cast<const Function*>(own))(index, scratch);
+          }) {}
+    void operator()(std::int64_t index, Scratch& scratch) const { call_(function_, index, scratch); }
+
+   private:
+    const void* function_;
+    void (*call_)(const void* own, std::int64_t index, Scratch& scratch);
+  };
 
   explicit Workers(int threads);
   ~Workers();

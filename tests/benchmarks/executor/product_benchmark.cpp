@@ -66,7 +66,7 @@ void by_device(executor::Device& device, Op op, Operands& o) {
   if (op == Op::matmul) kernel.operands = {x, weight, Tensor{}, y};
   if (op == Op::matmul_input_gradient) kernel.operands = {y, weight, x};
   if (op == Op::matmul_weight_gradient) kernel.operands = {y, x, weight};
-  device.execute(kernel, {}, program::Stream::compute);
+  device.execute(kernel, program::Stream::compute, {});
 }
 
 void by_openblas(Op op, Operands& o) {

@@ -2,8 +2,8 @@
 
 #include <array>
 #include <chrono>
-#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -26,19 +26,29 @@ class TimedDevice final : public executor::Device {
   void deallocate(std::byte* block, Bytes bytes, program::Space space) override {
     device_->deallocate(block, bytes, space);
   }
-  void execute(const executor::Kernel& kernel, const executor::StepSettings& settings,
-               program::Stream stream) override {
+  executor::DeviceCapabilities capabilities() const override { return device_->capabilities(); }
+  bool executes(program::Op op) const override { return device_->executes(op); }
+  void upload(std::byte* to, std::span<const std::byte> from, program::Stream stream) override {
+    device_->upload(to, from, stream);
+  }
+  void download(std::span<std::byte> to, const std::byte* from) override { device_->download(to, from); }
+  void execute(const executor::Kernel& kernel, program::Stream stream,
+               const executor::Watch& watch) override {
     const auto start = std::chrono::steady_clock::now();
-    device_->execute(kernel, settings, stream);
+    device_->execute(kernel, stream, watch);
     seconds_[static_cast<std::size_t>(kernel.op)] +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  Event record(program::Stream stream) override { return device_->record(stream); }
-  void wait(program::Stream stream, Event event) override { device_->wait(stream, event); }
+  Event make_event() override { return device_->make_event(); }
+  void record(Event event, program::Stream stream) override { device_->record(event, stream); }
+  void wait(program::Stream stream, Event event, double* held) override {
+    device_->wait(stream, event, held);
+  }
   void synchronize() override { device_->synchronize(); }
   void drain() noexcept override { device_->drain(); }
-  void run_on_host(program::Stream stream, std::function<void()> work) override {
-    device_->run_on_host(stream, std::move(work));
+  void run_on_host(program::Stream stream, const executor::HostWork& work,
+                   const executor::Watch& watch) override {
+    device_->run_on_host(stream, work, watch);
   }
   Flops product_flops() const override { return device_->product_flops(); }
   Bytes workspace_bytes() const override { return device_->workspace_bytes(); }

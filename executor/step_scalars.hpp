@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+
+#include "executor/device/device.hpp"
+#include "planner/instructions/instruction.hpp"
+
+// Fields of the `scalars` buffer behind those that the step program knows. Kernels read what differs from step to step
+// there, so that a step is the same list of launches each time.
+namespace zeroplan::executor {
+
+// Written before a step, in one piece.
+inline constexpr Elements kFirstStepScalar = program::kScalars - 4;
+inline constexpr auto kLearningRate = static_cast<program::Scalar>(kFirstStepScalar);
+inline constexpr auto kStepSize = static_cast<program::Scalar>(kFirstStepScalar + 1);  // rate / (1 - beta1^t)
+// 1 / sqrt(1 - beta2^t)
+inline constexpr auto kVarianceCorrection = static_cast<program::Scalar>(kFirstStepScalar + 2);
+static_assert(kFirstStepScalar > static_cast<Elements>(program::Scalar::squared_norm));
+
+// The loss scale that this step's gradients carry. scale_update puts it here before it sets the next step's,
+// because the gradients are divided by it only afterwards.
+inline constexpr auto kGradientScale = static_cast<program::Scalar>(program::kScalars - 1);
+
+using StepScalars = std::array<float, 3>;
+
+// From kFirstStepScalar on; the corrections are Adam's (arXiv 1412.6980, Algorithm 1).
+inline StepScalars step_scalars_of(const StepSettings& settings) {
+  const auto step = static_cast<double>(settings.step);
+  const double rate = settings.learning_rate;
+  return {settings.learning_rate,
+          static_cast<float>(rate / (1.0 - std::pow(static_cast<double>(settings.beta1), step))),
+          static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), step)))};
+}
+
+}  // namespace zeroplan::executor
