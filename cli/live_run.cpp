@@ -8,6 +8,7 @@
 #include "cli/signals.hpp"
 #include "cli/step_progress.hpp"
 #include "executor/run/ranks.hpp"
+#include "planner/program/block_places.hpp"
 #include "planner/program/compile.hpp"
 #include "reports/approximations.hpp"
 #include "reports/numbers.hpp"
@@ -57,8 +58,8 @@ executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& p
   run.batches.data_parallel = plan.data_parallel;
   run.vocabulary = model.vocabulary;
   run.hidden = model.hidden;
-  run.arena = {prediction.memory.peak, prediction.memory.host_peak, plan.contiguous_memory, true,
-               plan.engine.alignment_bytes};
+  const program::BlockSizes blocks = program::block_sizes(prediction.program);
+  run.arena = {blocks.device, blocks.host, plan.contiguous_memory, true, plan.engine.alignment_bytes};
   run.program = [&model, &plan](program::RankPosition position) {
     return program::compile(model, plan, position);
   };

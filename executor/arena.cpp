@@ -39,26 +39,27 @@ Arena::Arena(Device& device, const program::StepProgram& program, ArenaSize size
     if (!size.contiguous) {
       block.allocator.emplace(device, space);
     } else if (block.capacity > 0) {
-      block.memory = device.allocate(block.capacity + zones(space), space);
+      block.bytes = block_bytes(space);
+      block.memory = device.allocate(block.bytes, space);
     }
   }
 }
 
 Arena::~Arena() {
-  if (blocks_[0].memory != nullptr)
-    device_.deallocate(blocks_[0].memory, size_.device + zones(Space::device), Space::device);
-  if (blocks_[1].memory != nullptr)
-    device_.deallocate(blocks_[1].memory, size_.host + zones(Space::host), Space::host);
+  if (blocks_[0].memory != nullptr) device_.deallocate(blocks_[0].memory, blocks_[0].bytes, Space::device);
+  if (blocks_[1].memory != nullptr) device_.deallocate(blocks_[1].memory, blocks_[1].bytes, Space::host);
 }
 
-// All that can be held at once, each with a zone behind it.
-Bytes Arena::zones(Space space) const {
-  if (!zoned()) return 0;
-  std::int64_t instances = 0;
+// What is asked from the device: with a zone behind each instance more than what was laid out.
+Bytes Arena::block_bytes(Space space) const {
+  const Bytes laid_out = space == Space::device ? size_.device : size_.host;
+  if (!zoned()) return laid_out;
+  Bytes nested = laid_out;
   for (const Buffer& buffer : program_.buffers) {
-    if (buffer.parent == program::kNoBuffer && buffer.space == space) instances += buffer.instances;
+    if (buffer.parent == program::kNoBuffer && buffer.space == space) nested += buffer.instances * kZoneBytes;
   }
-  return instances * kZoneBytes;
+  const program::BlockSizes placed = program::block_sizes(program_, kZoneBytes);
+  return std::max(nested, space == Space::device ? placed.device : placed.host);
 }
 
 Bytes Arena::reserved(Space space) const {
@@ -83,12 +84,23 @@ Arena::Life Arena::acquire(BufferId buffer, std::int64_t instance) {
   if (memory != nullptr)
     throw DeviceError(fmt::format("{} is acquired a second time", label(buffer, instance)));
   Block& block = block_of(buffer);
+  const Bytes zone = zoned() ? kZoneBytes : 0;
   if (block.used + description.bytes > block.capacity) {
     throw DeviceError(fmt::format("{} of {} bytes was not laid out: {} of the arena's {} bytes are held",
                                   label(buffer, instance), description.bytes, block.used, block.capacity));
   }
-  const Bytes place = block.used + (zoned() ? static_cast<Bytes>(block.held.size()) * kZoneBytes : 0);
-  memory = block.allocator ? block.allocator->allocate(description.bytes) : block.memory + place;
+  if (block.allocator) {
+    memory = block.allocator->allocate(description.bytes);
+  } else {
+    const Bytes place = block.places.take(description.bytes + zone);
+    if (place + description.bytes + zone > block.bytes) {
+      throw DeviceError(fmt::format(
+          "{} of {} bytes finds no place in the {} bytes that were laid out: what is held does not "
+          "nest, and leaves gaps",
+          label(buffer, instance), description.bytes, block.capacity));
+    }
+    memory = block.memory + place;
+  }
   block.used += description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
   block.held.push_back({buffer, instance, memory, ++acquired_, 0});
@@ -146,17 +158,23 @@ void Arena::check_held() const {
 
 Arena::Life Arena::release(BufferId buffer, std::int64_t instance) {
   Block& block = block_of(buffer);
-  if (block.held.empty() || block.held.back().buffer != buffer || block.held.back().instance != instance) {
-    throw DeviceError(fmt::format("{} is released, but it was not acquired last", label(buffer, instance)));
-  }
+  const auto found = std::find_if(block.held.rbegin(), block.held.rend(), [&](const Life& life) {
+    return life.buffer == buffer && life.instance == instance;
+  });
+  if (found == block.held.rend())
+    throw DeviceError(fmt::format("{} is released, but it is not held", label(buffer, instance)));
   const Buffer& description = program_.buffers[buffer];
-  Life life = block.held.back();
+  Life life = *found;
   life.released = acquired_;
-  block.held.pop_back();
+  block.held.erase(std::next(found).base());
   block.used -= description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] -= description.bytes;
   std::byte*& memory = instances_[buffer][static_cast<std::size_t>(instance)];
-  if (block.allocator) block.allocator->deallocate(memory);
+  if (block.allocator) {
+    block.allocator->deallocate(memory);
+  } else {
+    block.places.give_back(memory - block.memory, description.bytes + (zoned() ? kZoneBytes : 0));
+  }
   memory = nullptr;
   return life;
 }

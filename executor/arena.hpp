@@ -7,6 +7,7 @@
 #include "executor/caching_allocator.hpp"
 #include "executor/device/device.hpp"
 #include "executor/tensor.hpp"
+#include "planner/program/block_places.hpp"
 #include "planner/program/measurement.hpp"
 #include "planner/program/step_program.hpp"
 
@@ -25,10 +26,10 @@ struct ArenaSize {
 
 using program::CategoryBytes;
 
-// A rank's memory: one block of the device and one of the host, each used as a stack. States are acquired
-// first and stay; everything else nests, so nothing fragments and the size of the block is the peak. Asking
-// for more than was laid out, for what is held already, or giving back out of order is a DeviceError that
-// names the buffer.
+// A rank's memory: one block of the device and one of the host. States are acquired first and stay; what nests is a stack
+// above them, so nothing fragments and the size of the block is the peak; what does not nest takes the lowest place that is
+// free (planner/program/block_places.hpp), the same in every step. Asking for more than was laid out, for what is held
+// already, or giving back what is not held is a DeviceError that names the buffer.
 //
 // While it is observed, each instance is filled with a pattern when its life begins, and what of it was written
 // is counted when it ends: so figures of memory are of what was used, not of what the table of buffers
@@ -88,7 +89,8 @@ class Arena {
   struct Block {
     std::byte* memory = nullptr;
     std::optional<CachingAllocator> allocator;  // instead of `memory`
-    Bytes capacity = 0;
+    Bytes capacity = 0;                         // laid out
+    Bytes bytes = 0;                            // asked from the device
     Bytes used = 0;
     Bytes high_water = 0;
     CategoryBytes by_category{};
@@ -96,6 +98,7 @@ class Arena {
     // Of what was held at the high water and has been released since.
     CategoryBytes written_at_high_water{};
     std::uint64_t high_water_number = 0;  // of the acquisition that reached it
+    program::BlockPlaces places;
     std::vector<Life> held;
   };
 
@@ -103,7 +106,7 @@ class Arena {
   void count_written(const Life& life);
   void check_zone(const Life& life) const;
   bool zoned() const { return size_.observed && size_.contiguous; }
-  Bytes zones(program::Space space) const;
+  Bytes block_bytes(program::Space space) const;
   std::string label(program::BufferId buffer, std::int64_t instance) const;
 
   Device& device_;

@@ -187,12 +187,12 @@ void Lowering::emit(std::size_t index, const Registers& registers) {
       command.kind = Command::Kind::batch;
       command.what = static_cast<std::uint32_t>(step_.batches.size());
       step_.batches.push_back(
-          {operand(instruction, 0, registers.layer), operand(instruction, 1, registers.layer)});
+          {operand(instruction, 0, registers), operand(instruction, 1, registers)});
       break;
     case Class::collective:
       command.kind = Command::Kind::transfer;
       command.what = static_cast<std::uint32_t>(step_.transfers.size());
-      step_.transfers.push_back(transfer(instruction, registers.layer));
+      step_.transfers.push_back(transfer(instruction, registers));
       break;
     case Class::kernel:
     case Class::to_host:
@@ -242,7 +242,8 @@ void Lowering::memory(const Instruction& instruction, const Registers& registers
   const program::Buffer& buffer = program_.buffers[operand.buffer];
   const program::Takes takes = program::row_of(instruction.op).takes;
   const Bytes highest = arena_.high_water().device;
-  const std::int64_t one = buffer.instance_of(registers.layer + operand.layer_offset);
+  const std::int64_t one = buffer.instance_of(registers.layer + operand.layer_offset,
+                                              registers.iteration + operand.iteration_offset);
   for (std::int64_t i = 0; i < (takes.every_instance ? buffer.instances : 1); ++i) {
     const bool acquires = takes.sign > 0;
     // Given back in the other order.
@@ -289,7 +290,7 @@ Kernel Lowering::kernel(const Instruction& instruction, const Registers& registe
   kernel.counts_replicated = program_.speaks_for_replicated();
   kernel.dims = instruction.dims;
   for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
-    kernel.operands[i] = operand(instruction, i, registers.layer);
+    kernel.operands[i] = operand(instruction, i, registers);
   }
   if (instruction.op == Op::optimizer_update && settings_.decayed == Decayed::matrices) {
     kernel.undecayed = decay_mask_.undecayed(instruction.extra);
@@ -299,7 +300,7 @@ Kernel Lowering::kernel(const Instruction& instruction, const Registers& registe
   return kernel;
 }
 
-GroupTransfer Lowering::transfer(const Instruction& instruction, std::int64_t layer) const {
+GroupTransfer Lowering::transfer(const Instruction& instruction, const Registers& registers) const {
   // The only place that finds the ranks of an instruction.
   const std::size_t group = instruction.group;
   if (group >= groups_.size()) {
@@ -311,20 +312,22 @@ GroupTransfer Lowering::transfer(const Instruction& instruction, std::int64_t la
   Transfer transfer;
   transfer.kind = kind_of(instruction.op);
   transfer.reduction = takes_maximum ? Reduction::maximum : Reduction::sum;
-  transfer.whole = operand(instruction, program::whole_operand(instruction.op), layer);
+  transfer.whole = operand(instruction, program::whole_operand(instruction.op), registers);
   transfer.whole.elements = instruction.dims[0];
   if (transfer.kind == TransferKind::all_gather) {
-    transfer.own = operand(instruction, 0, layer);
+    transfer.own = operand(instruction, 0, registers);
     transfer.own.elements = div_exact(instruction.dims[0], ranks->size());
   }
   return {ranks, group, transfer};
 }
 
-Tensor Lowering::operand(const Instruction& instruction, std::size_t index, std::int64_t layer) const {
+Tensor Lowering::operand(const Instruction& instruction, std::size_t index,
+                         const Registers& registers) const {
   const program::Operand operand = instruction.operands[index];
   if (operand.buffer == program::kNoBuffer) return {};
-  return arena_.tensor(operand.buffer,
-                       program_.buffers[operand.buffer].instance_of(layer + operand.layer_offset));
+  return arena_.tensor(operand.buffer, program_.buffers[operand.buffer].instance_of(
+                                           registers.layer + operand.layer_offset,
+                                           registers.iteration + operand.iteration_offset));
 }
 
 }  // namespace zeroplan::executor

@@ -65,8 +65,9 @@ class Lowering {
   void meet(Command command);
   void name_events();
   Kernel kernel(const program::Instruction& instruction, const Registers& registers) const;
-  GroupTransfer transfer(const program::Instruction& instruction, std::int64_t layer) const;
-  Tensor operand(const program::Instruction& instruction, std::size_t index, std::int64_t layer) const;
+  GroupTransfer transfer(const program::Instruction& instruction, const Registers& registers) const;
+  Tensor operand(const program::Instruction& instruction, std::size_t index,
+                 const Registers& registers) const;
 
   const program::StepProgram& program_;
   const Device& device_;

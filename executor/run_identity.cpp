@@ -187,6 +187,7 @@ std::string digest_of(const program::StepProgram& program) {
         .add(buffer.parent)
         .add(buffer.first_layer)
         .add(buffer.instances)
+        .add(buffer.slots)
         .add(buffer.elements)
         .add(buffer.offset)
         .add(buffer.bytes);
@@ -199,7 +200,7 @@ std::string digest_of(const program::StepProgram& program) {
         .add(std::int64_t{instruction.extra});
     for (const std::int64_t dim : instruction.dims) digest.add(dim);
     for (const program::Operand& operand : instruction.operands) {
-      digest.add(operand.buffer).add(operand.layer_offset);
+      digest.add(operand.buffer).add(operand.layer_offset).add(operand.iteration_offset);
     }
   }
   for (const program::TensorPlacement& tensor : program.tensors) {

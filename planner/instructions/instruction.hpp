@@ -122,10 +122,12 @@ enum class Op : std::uint8_t {
 inline constexpr std::size_t kOps = static_cast<std::size_t>(Op::broadcast) + 1;
 std::string_view name_of(Op op);
 
-// One operand: the instance of `buffer` for layer (register + layer_offset).
+// One operand: the instance of `buffer` for layer (register + layer_offset) and, where it has one for each micro-batch in
+// flight, for iteration (register + iteration_offset).
 struct Operand {
   BufferId buffer = kNoBuffer;
-  std::int16_t layer_offset = 0;
+  std::int8_t layer_offset = 0;
+  std::int8_t iteration_offset = 0;
 };
 
 enum class ActivationKind : std::uint32_t {

@@ -15,7 +15,8 @@ BufferId Builder::buffer(std::string_view name, DataType type, Category category
   buffer.category = category;
   buffer.space = space;
   buffer.first_layer = instances.first_layer;
-  buffer.instances = instances.count;
+  buffer.instances = instances.count * instances.slots;
+  buffer.slots = instances.slots;
   buffer.elements = elements;
   buffer.bytes = round_up(elements * bytes_of(type), alignment_bytes_);
   return static_cast<BufferId>(program_.buffers.size() - 1);

@@ -7,12 +7,15 @@
 
 namespace zeroplan::program {
 
-inline Operand at(BufferId buffer, std::int16_t layer_offset = 0) { return {buffer, layer_offset}; }
+inline Operand at(BufferId buffer, std::int8_t layer_offset = 0, std::int8_t iteration_offset = 0) {
+  return {buffer, layer_offset, iteration_offset};
+}
 
 // How many equal parts a buffer has, and the layer that the first belongs to.
 struct Instances {
-  std::int64_t count = 1;
+  std::int64_t count = 1;  // for each micro-batch in flight
   std::int32_t first_layer = 0;
+  std::int64_t slots = 1;  // micro-batches in flight
 };
 
 // Appends to a StepProgram. Keeps no state of its own beyond the flags that go on what is emitted.

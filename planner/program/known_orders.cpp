@@ -48,13 +48,14 @@ struct KeyHash {
 Key key_of(const StepProgram& program) {
   Key key;
   key.add(program.code.size());
+  const std::int64_t slots = slots_of(program);
   for (const Instruction& instruction : program.code) {
     std::array<std::uint64_t, 4> words{static_cast<std::uint64_t>(instruction.op) << 16 |
                                        static_cast<std::uint64_t>(instruction.group) << 8 |
                                        static_cast<std::uint64_t>(instruction.stream)};
     if (instruction.op == Op::repeat) {
       const auto [count, first, step, close] = instruction.dims;
-      const std::int64_t walked = step == 0 ? std::min(count, kWalkedMicroBatches) : count;
+      const std::int64_t walked = step == 0 ? walked_iterations(count, slots) : count;
       key.add({words[0] << 32 | static_cast<std::uint64_t>(close), static_cast<std::uint64_t>(walked),
                static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(step)});
       continue;
@@ -66,7 +67,7 @@ Key key_of(const StepProgram& program) {
   for (const Buffer& buffer : program.buffers) {
     key.add(static_cast<std::uint64_t>(buffer.space) << 48 | std::uint64_t{buffer.parent} << 32 |
                 static_cast<std::uint32_t>(buffer.first_layer),
-            static_cast<std::uint64_t>(buffer.instances));
+            static_cast<std::uint64_t>(buffer.slots) << 32 | static_cast<std::uint64_t>(buffer.instances));
   }
   for (const UnitPlacement& unit : program.units) {
     if (!unit.is_layer) continue;

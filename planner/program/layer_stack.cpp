@@ -70,7 +70,7 @@ void LayerStack::over_layers(const Unit& unit, bool reverse, Body&& body) {
   }
   builder_.layers(1, first, step, [&] { zero_.gather(unit, 0, pass); });
   builder_.layers(count - 1, first, step, [&] {
-    zero_.gather(unit, static_cast<std::int16_t>(step), pass);
+    zero_.gather(unit, static_cast<std::int8_t>(step), pass);
     body();
   });
   builder_.layers(1, last, step, body);

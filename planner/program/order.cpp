@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "planner/instructions/table.hpp"
 
@@ -48,6 +50,7 @@ class Extent {
  public:
   // `shared`: the buffers that count, by their index.
   Extent(const StepProgram& program, const std::vector<bool>& shared) {
+    if (slots_of(program) > 1) return;  // sets of instances have no layers that are left out
     std::int64_t stride = 1;
     for (const Instruction& instruction : program.code) {
       if (instruction.op == Op::repeat) stride = std::max(stride, std::abs(instruction.dims[2]));
@@ -158,6 +161,22 @@ std::vector<bool> shared_buffers(const StepProgram& program) {
   return shared;
 }
 
+}  // namespace
+
+std::int64_t slots_of(const StepProgram& program) {
+  std::int64_t slots = 1;
+  for (const Buffer& buffer : program.buffers) slots = std::lcm(slots, buffer.slots);
+  return slots;
+}
+
+std::int64_t walked_iterations(std::int64_t count, std::int64_t slots) {
+  constexpr std::int64_t kBeyondRing = 2;
+  const std::int64_t least = slots + kBeyondRing;
+  return count <= least ? count : least + (count - least) % slots;
+}
+
+namespace {
+
 class Walk {
  public:
   explicit Walk(StepProgram& program)
@@ -165,6 +184,7 @@ class Walk {
         shared_(shared_buffers(program)),
         extent_(program, shared_),
         names_(program),
+        slots_(slots_of(program)),
         executions_of_(names_.count()) {
     place_instances();
     executions_.reserve(2048);
@@ -172,7 +192,7 @@ class Walk {
   }
 
   void derive() {
-    run(0, program_.code.size(), 0);
+    run(0, program_.code.size());
     drop_implied();
     write();
   }
@@ -204,26 +224,29 @@ class Walk {
     instances_.resize(instances);
   }
 
-  Instance* instance(Operand operand, std::int64_t layer) {
+  Instance* instance(Operand operand) {
     const BufferId buffer = program_.holder_of(operand.buffer);
     if (first_instance_[buffer] == kNotShared) return nullptr;
     const Buffer& description = program_.buffers[buffer];
-    const std::int64_t index = description.instance_of(extent_.reached(layer, operand.layer_offset));
+    const std::int64_t index = description.instance_of(extent_.reached(layer_, operand.layer_offset),
+                                                       iteration_ + operand.iteration_offset);
     return &instances_[first_instance_[buffer] + extent_.place(description, index)];
   }
 
-  void run(std::size_t begin, std::size_t end, std::int64_t layer) {
+  void run(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const Instruction& instruction = program_.code[i];
       switch (class_of(instruction.op)) {
         case Class::structure:
           if (instruction.op == Op::repeat) {
             const auto [count, first, step, close] = instruction.dims;
-            const std::int64_t times = step == 0 ? std::min(count, kWalkedMicroBatches) : count;
+            const std::int64_t times = step == 0 ? walked_iterations(count, slots_) : count;
+            const auto outer = std::pair(layer_, iteration_);
             for (std::int64_t k = 0; k < times; ++k) {
-              const std::int64_t inner = step == 0 ? layer : layer + first + k * step;
-              if (step == 0 || extent_.has(inner)) run(i + 1, static_cast<std::size_t>(close), inner);
+              (step == 0 ? iteration_ : layer_) = step == 0 ? k : outer.first + first + k * step;
+              if (step == 0 || extent_.has(layer_)) run(i + 1, static_cast<std::size_t>(close));
             }
+            std::tie(layer_, iteration_) = outer;
             i = static_cast<std::size_t>(close);
           } else if (instruction.op == Op::wait_for_all) {
             executions_.push_back({static_cast<std::uint32_t>(program_.code.size()), 0, 0, 0, 0});
@@ -232,15 +255,15 @@ class Walk {
           }
           break;
         case Class::memory:
-          memory(instruction, layer);
+          memory(instruction);
           break;
         default:
-          execute(i, layer);
+          execute(i);
       }
     }
   }
 
-  void memory(const Instruction& instruction, std::int64_t layer) {
+  void memory(const Instruction& instruction) {
     const Operand operand = instruction.operands[0];
     const Buffer& buffer = program_.buffers[operand.buffer];
     OfStreams& open = open_[static_cast<std::size_t>(buffer.space)];
@@ -255,7 +278,7 @@ class Walk {
     }
     if (!is_shared) return;
     const std::size_t first = all ? first_instance_[operand.buffer]
-                                  : static_cast<std::size_t>(instance(operand, layer) - instances_.data());
+                                  : static_cast<std::size_t>(instance(operand) - instances_.data());
     const std::size_t count = all ? extent_.place(buffer, buffer.instances - 1) + 1 : 1;
     for (std::size_t i = first; i < first + count; ++i) {
       Instance& one = instances_[i];
@@ -299,7 +322,7 @@ class Walk {
     join(clocks_[stream], behind_[static_cast<std::size_t>(execution)]);
   }
 
-  void execute(std::size_t index, std::int64_t layer) {
+  void execute(std::size_t index) {
     const Instruction& instruction = program_.code[index];
     const InstructionRow& row = row_of(instruction.op);
     const auto stream = static_cast<std::size_t>(instruction.stream);
@@ -318,7 +341,7 @@ class Walk {
     }
     for (std::size_t i = 0; i < kMaxOperands; ++i) {
       if (instruction.operands[i].buffer == kNoBuffer) continue;
-      Instance* const used = instance(instruction.operands[i], layer);
+      Instance* const used = instance(instruction.operands[i]);
       if (used == nullptr) continue;
       for (const Execution before : used->before) need(index, stream, before);
       if (stream != kCompute) need(index, stream, used->since);
@@ -328,7 +351,7 @@ class Walk {
     }
     for (std::size_t i = 0; i < kMaxOperands; ++i) {
       if (instruction.operands[i].buffer == kNoBuffer) continue;
-      Instance* const used = instance(instruction.operands[i], layer);
+      Instance* const used = instance(instruction.operands[i]);
       if (used == nullptr) continue;
       if (row.operands[i].role == Role::in) {
         used->reads[stream] = now;
@@ -427,6 +450,8 @@ class Walk {
   std::vector<bool> shared_;  // by buffer
   Extent extent_;
   EventNames names_;
+  std::int64_t slots_;
+  std::int64_t layer_ = 0, iteration_ = 0;   // the registers
   std::vector<std::int32_t> executions_of_;  // by name
   std::vector<std::size_t> first_instance_;  // by buffer, into instances_
   std::vector<Instance> instances_;

@@ -18,8 +18,9 @@
 //
 // A program is a table of buffers and a tree of code. The tree is stored in prefix order: `repeat ...
 // end_repeat` and `phase` are instructions among the others, so reading is one scan and a program's length
-// does not grow with the depth of the model. While code runs there is one register, `layer`; a repeat moves
-// it, and an operand means the instance of its buffer that belongs to that layer.
+// does not grow with the depth of the model. While code runs there are two registers: `layer`, which a repeat over layers
+// moves, and `iteration`, which is the index of the innermost other repeat. An operand means the instance of its buffer that
+// belongs to them.
 namespace zeroplan::program {
 
 // What a buffer is for; the lines of every memory report.
@@ -37,8 +38,9 @@ enum class Category : std::uint8_t {
 inline constexpr std::size_t kCategories = 9;
 std::string_view name_of(Category category);
 
-// A named piece of memory with `instances` equal parts (one per layer, or a ring of slots). The instance of
-// layer l is (l - first_layer) mod instances. A view (parent != kNoBuffer) is a part of its parent: same
+// A named piece of memory with `instances` equal parts (one per layer, or a ring). They may be `slots` sets, one for each
+// micro-batch in flight: then iteration i has set i mod slots. Within a set of n, the instance of layer l is
+// (l - first_layer) mod n. A view (parent != kNoBuffer) is a part of its parent: same
 // instance, starting `offset` elements in; it is never acquired itself.
 struct Buffer {
   std::string_view name;  // static text
@@ -47,7 +49,8 @@ struct Buffer {
   Space space = Space::device;
   BufferId parent = kNoBuffer;
   std::int32_t first_layer = 0;
-  std::int64_t instances = 1;
+  std::int64_t instances = 1;  // of all sets
+  std::int64_t slots = 1;
   Elements elements = 0;  // of one instance, partition padding included
   Elements offset = 0;    // views: first element inside the parent's instance
   Bytes bytes = 0;  // of one instance as allocated: elements x type, rounded up to the engine's alignment
@@ -55,10 +58,11 @@ struct Buffer {
   // engine's memory, and not in what a run of the program writes.
   bool reserved = false;
 
-  // From 0; `layer` may be any number.
-  std::int64_t instance_of(std::int64_t layer) const {
-    const std::int64_t index = (layer - first_layer) % instances;
-    return index < 0 ? index + instances : index;
+  // From 0; `layer` and `iteration` may be any number.
+  std::int64_t instance_of(std::int64_t layer, std::int64_t iteration = 0) const {
+    const std::int64_t of_a_set = instances / slots;
+    const auto modulo = [](std::int64_t value, std::int64_t n) { return (value % n + n) % n; };
+    return modulo(layer - first_layer, of_a_set) + of_a_set * modulo(iteration, slots);
   }
 };
 

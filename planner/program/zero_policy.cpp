@@ -52,7 +52,7 @@ void ZeroPolicy::end_micro_batch() {
   builder_.release_all(layout_.gathered_ring);
 }
 
-void ZeroPolicy::gather(const Unit& unit, std::int16_t layer_offset, Pass pass) {
+void ZeroPolicy::gather(const Unit& unit, std::int8_t layer_offset, Pass pass) {
   if (!gathers() || unit.elements == 0) return;
   const UnitParts& parts = layout_.parts_of(unit);
   const Operand weights = at(unit.weights, layer_offset);

@@ -46,7 +46,7 @@ class ZeroPolicy {
   // Makes the weights of layer (register + layer_offset), or of an end unit, whole. Nothing below stage 3. With a
   // secondary shard forward fills it, and backward gathers from it.
   enum class Pass : std::uint8_t { forward, backward };
-  void gather(const Unit& unit, std::int16_t layer_offset = 0, Pass pass = Pass::forward);
+  void gather(const Unit& unit, std::int8_t layer_offset = 0, Pass pass = Pass::forward);
 
   // Buffers of the embedding's or head's whole weights and gradients, acquired around their use.
   void acquire_weights(const Unit& unit);

@@ -15,8 +15,11 @@
 #include "executor/device/cpu/cpu_device.hpp"
 #include "executor/error.hpp"
 #include "executor/process_memory.hpp"
+#include "planner/program/block_places.hpp"
 #include "planner/program/compile.hpp"
+#include "planner/program/order.hpp"
 #include "tests/executor/training_support.hpp"
+#include "tests/support/pipelined.hpp"
 
 using namespace zeroplan;
 using namespace zeroplan::executor;
@@ -59,8 +62,8 @@ TEST_CASE("pieces of the wrong size stay behind: fragmentation") {
 }
 
 TEST_CASE("without contiguous memory the results are the same and more is asked from the device") {
-  const describe::Model model = test::tiny_gpt();
-  describe::Plan plan = test::fp32_plan();
+  const describe::Model model = executor::test::tiny_gpt();
+  describe::Plan plan = executor::test::fp32_plan();
   plan.data_parallel = 2;
   plan.zero_stage = 3;
   std::vector<std::vector<float>> losses;
@@ -86,7 +89,7 @@ TEST_CASE("without contiguous memory the results are the same and more is asked 
       if (world.rank() == 0) losses.push_back(seen);
     });
   }
-  CHECK(test::same_bits(losses[0], losses[1]));
+  CHECK(executor::test::same_bits(losses[0], losses[1]));
 }
 
 TEST_CASE("a canary counts the units in which something was written, wherever in them") {
@@ -230,4 +233,83 @@ TEST_CASE("the system's figures of this process: resident set and its highest") 
   }
   CHECK(peak_resident_bytes() - before >= kBlock - kMiB);
   CHECK(process_number() == process_number());
+}
+
+namespace {
+
+// What `sum` comes to when the program runs in an arena of the planned size.
+struct Ran {
+  float sum = 0;
+  Bytes planned = 0, allocated = 0, high_water = 0;
+};
+
+Ran run(zeroplan::test::Pipelined step, bool observed) {
+  program::derive_order(step.program);
+  const program::BlockSizes sizes = program::block_sizes(step.program);
+  const std::unique_ptr<Device> device = make_cpu_device({});
+  ArenaSize size{sizes.device, sizes.host};
+  size.observed = observed;
+  Arena arena(*device, step.program, size);
+  Interpreter interpreter(step.program, *device, arena, {});
+  interpreter.setup();
+  const auto fill = [&](program::BufferId buffer, float value) {
+    const auto all = interpreter.tensor(buffer, 0).as<float>();
+    std::fill(all.begin(), all.end(), value);
+  };
+  fill(step.count, 0);
+  fill(step.one, 1);
+  fill(step.sum, 0);
+  const std::unique_ptr<BatchSource> batches = seeded_batches({}, 2, 1);
+  interpreter.step({}, *batches);
+  arena.check_held();
+  return {interpreter.tensor(step.sum, 0).as<float>()[63], sizes.device,
+          arena.reserved(program::Space::device), arena.high_water().device};
+}
+
+}  // namespace
+
+TEST_CASE("one forward, one backward: the oldest micro-batch is given back first, in the same arena") {
+  for (const bool observed : {false, true}) {
+    for (const auto& [micro_batches, depth] :
+         {std::pair<std::int64_t, std::int64_t>{7, 3}, {8, 4}, {12, 2}, {4, 4}}) {
+      CAPTURE(micro_batches);
+      CAPTURE(depth);
+      const Ran ran = run(zeroplan::test::pipelined(micro_batches, depth, depth), observed);
+      // 1 + 2 + ... + m, each kept until its backward.
+      CHECK(ran.sum == static_cast<float>(micro_batches * (micro_batches + 1)) / 2);
+      CHECK(ran.planned == (4 + depth) * 256);
+      CHECK(ran.allocated == ran.planned);
+      CHECK(ran.high_water == ran.planned);
+    }
+  }
+  // A ring that is too short is found when the step is laid out.
+  CHECK_THROWS_AS(run(zeroplan::test::pipelined(7, 3, 2), false), std::logic_error);
+}
+
+TEST_CASE("an arena takes back in any order, and says what it cannot place or does not hold") {
+  const std::unique_ptr<Device> device = make_cpu_device({});
+  program::StepProgram program;
+  for (const Bytes bytes : {256, 512, 256, 768}) {
+    program::Buffer& buffer = program.buffers.emplace_back();
+    buffer.name = "abcd";
+    buffer.elements = buffer.bytes = bytes;
+    buffer.type = program::DataType::uint8;
+  }
+  Arena arena(*device, program, {1024 + 256, 0});
+  const std::byte* const a = arena.acquire(0, 0).memory;
+  const std::byte* const b = arena.acquire(1, 0).memory;
+  CHECK(b == a + 256);
+  CHECK(arena.acquire(2, 0).memory == a + 768);
+  arena.release(0, 0);
+  arena.release(1, 0);
+  CHECK(arena.acquire(3, 0).memory == a);  // in the gap of both
+  CHECK_THROWS_WITH_AS(arena.release(1, 0), "\"abcd\" [0] is released, but it is not held", DeviceError);
+  arena.release(3, 0);
+  CHECK(arena.acquire(0, 0).memory == a);
+  // 512 + 256 bytes are free, but not together.
+  CHECK_THROWS_WITH_AS(
+      arena.acquire(3, 0),
+      "\"abcd\" [0] of 768 bytes finds no place in the 1280 bytes that were laid out: what is held does not "
+      "nest, and leaves gaps",
+      DeviceError);
 }

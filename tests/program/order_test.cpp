@@ -11,6 +11,7 @@
 #include "planner/instructions/table.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/support/order_prover.hpp"
+#include "tests/support/pipelined.hpp"
 #include "tests/support/plans.hpp"
 
 using namespace zeroplan;
@@ -358,4 +359,24 @@ TEST_CASE("order: wrong programs are caught") {
   }
   MESSAGE(caught << " wrong programs caught");
   CHECK(caught >= 30);
+}
+
+TEST_CASE("order: one forward, one backward, with a set of instances for each micro-batch in flight") {
+  for (const auto& [micro_batches, depth] :
+       {std::pair<std::int64_t, std::int64_t>{4, 2}, {7, 3}, {9, 4}, {40, 3}, {41, 3}, {42, 3}}) {
+    CAPTURE(micro_batches);
+    CAPTURE(depth);
+    StepProgram program = test::pipelined(micro_batches, depth, depth).program;
+    program::derive_order(program);
+    CHECK(!program.order.waits.empty());
+    const test::Unrolled unrolled = test::unroll(program, Placement::best_fit);
+    CHECK(unrolled.not_held.empty());
+    CHECK(test::conflicts_by_clocks(program, unrolled).empty());
+    CHECK(test::conflicts_by_pairs(program, unrolled, Reuse::anywhere).empty());
+    for (std::size_t w = 0; w < program.order.waits.size(); ++w) {
+      StepProgram without = program;
+      without.order.waits[w].age = 0xffff;
+      CHECK(!test::conflicts_by_pairs(without, unrolled, Reuse::anywhere).empty());
+    }
+  }
 }

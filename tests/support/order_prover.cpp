@@ -72,8 +72,8 @@ class Unroller {
   Unrolled run(int steps) {
     for (int step = 0; step < steps; ++step) {
       for_each_executed(program_, [&](std::size_t index, const Instruction& instruction, std::int64_t layer,
-                                      std::int64_t, program::Phase phase) {
-        if (step == 0 || phase != program::Phase::setup) one(index, instruction, layer);
+                                      std::int64_t iteration, program::Phase phase) {
+        if (step == 0 || phase != program::Phase::setup) one(index, instruction, layer, iteration);
       });
     }
     for (Holding& holding : result_.holdings) {
@@ -89,13 +89,13 @@ class Unroller {
     std::int64_t holding = -1;
   };
 
-  void one(std::size_t index, const Instruction& instruction, std::int64_t layer) {
-    for_each_taken(program_, instruction, layer,
+  void one(std::size_t index, const Instruction& instruction, std::int64_t layer, std::int64_t iteration) {
+    for_each_taken(program_, instruction, layer, iteration,
                    [this](program::BufferId buffer, std::int64_t instance, bool acquires) {
                      acquires ? acquire({buffer, instance}) : release({buffer, instance});
                    });
     if (instruction.op == Op::wait_for_all) result_.executions.push_back({program_.code.size(), 0, {}});
-    if (is_executed(instruction.op)) execute(index, instruction, layer);
+    if (is_executed(instruction.op)) execute(index, instruction, layer, iteration);
   }
 
   std::size_t space_of(program::BufferId buffer) const {
@@ -117,7 +117,8 @@ class Unroller {
     held_.erase(place);
   }
 
-  void execute(std::size_t index, const Instruction& instruction, std::int64_t layer) {
+  void execute(std::size_t index, const Instruction& instruction, std::int64_t layer,
+               std::int64_t iteration) {
     Execution execution{index, static_cast<std::size_t>(instruction.stream), {}};
     const program::InstructionRow& row = program::row_of(instruction.op);
     for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
@@ -125,7 +126,7 @@ class Unroller {
       if (operand.buffer == program::kNoBuffer) continue;
       const program::Buffer& buffer = program_.buffers[operand.buffer];
       const program::BufferId root = buffer.parent == program::kNoBuffer ? operand.buffer : buffer.parent;
-      const auto place = held_.find({root, instance_of(program_, operand, layer)});
+      const auto place = held_.find({root, instance_of(program_, operand, layer, iteration)});
       if (place == held_.end()) {
         result_.not_held.push_back(fmt::format("{} uses {}", program::name_of(instruction.op), buffer.name));
         continue;

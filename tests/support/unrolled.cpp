@@ -46,21 +46,30 @@ void for_each_executed(const StepProgram& program,
   Walk{program, visit}.run(0, program.code.size(), 0, 0);
 }
 
-std::int64_t instance_of(const StepProgram& program, program::Operand operand, std::int64_t layer) {
+std::int64_t instance_of(const StepProgram& program, program::Operand operand, std::int64_t layer,
+                         std::int64_t iteration) {
   const program::Buffer& buffer = program.buffers[operand.buffer];
-  const std::int64_t index = (layer + operand.layer_offset - buffer.first_layer) % buffer.instances;
-  return index < 0 ? index + buffer.instances : index;
+  std::int64_t layers = buffer.instances;
+  for (std::int64_t set = 1; set < buffer.slots; ++set) layers -= buffer.instances / buffer.slots;
+  std::int64_t instance = layer + operand.layer_offset - buffer.first_layer;
+  while (instance < 0) instance += layers;
+  while (instance >= layers) instance -= layers;
+  std::int64_t set = iteration + operand.iteration_offset;
+  while (set < 0) set += buffer.slots;
+  while (set >= buffer.slots) set -= buffer.slots;
+  return set * layers + instance;
 }
 
 void for_each_taken(const StepProgram& program, const Instruction& instruction, std::int64_t layer,
+                    std::int64_t iteration,
                     const std::function<void(program::BufferId, std::int64_t, bool)>& visit) {
   const program::Operand operand = instruction.operands[0];
   switch (instruction.op) {
     case Op::acquire:
-      visit(operand.buffer, instance_of(program, operand, layer), true);
+      visit(operand.buffer, instance_of(program, operand, layer, iteration), true);
       break;
     case Op::release:
-      visit(operand.buffer, instance_of(program, operand, layer), false);
+      visit(operand.buffer, instance_of(program, operand, layer, iteration), false);
       break;
     case Op::acquire_all:
       for (std::int64_t i = 0; i < program.buffers[operand.buffer].instances; ++i)
@@ -75,8 +84,8 @@ void for_each_taken(const StepProgram& program, const Instruction& instruction, 
   }
 }
 
-void Arena::apply(const Instruction& instruction, std::int64_t layer) {
-  for_each_taken(program_, instruction, layer,
+void Arena::apply(const Instruction& instruction, std::int64_t layer, std::int64_t iteration) {
+  for_each_taken(program_, instruction, layer, iteration,
                  [this](program::BufferId buffer, std::int64_t instance, bool acquires) {
                    acquires ? acquire({buffer, instance}) : release({buffer, instance});
                  });
