@@ -7,8 +7,8 @@ namespace zeroplan::executor {
 
 namespace {
 
-constexpr Bytes kPieceBytes = 512;
-constexpr Bytes kSmallBytes = kMiB;  // pieces up to here share small segments
+constexpr Bytes kBlockBytes = 512;
+constexpr Bytes kSmallBytes = kMiB;  // blocks up to here share small segments
 constexpr Bytes kSmallSegmentBytes = 2 * kMiB;
 constexpr Bytes kMediumBytes = 10 * kMiB;
 constexpr Bytes kMediumSegmentBytes = 20 * kMiB;
@@ -26,53 +26,53 @@ CachingAllocator::~CachingAllocator() {
   for (const Segment& segment : segments_) device_.deallocate(segment.memory, segment.bytes, space_);
 }
 
-CachingAllocator::Pieces::iterator CachingAllocator::smallest_free(Bytes bytes, bool small) {
-  auto best = pieces_.end();
-  for (auto piece = pieces_.begin(); piece != pieces_.end(); ++piece) {
-    const Piece& candidate = piece->second;
+CachingAllocator::Blocks::iterator CachingAllocator::smallest_free(Bytes bytes, bool small) {
+  auto best = blocks_.end();
+  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+    const Block& candidate = block->second;
     if (!candidate.is_free || candidate.bytes < bytes || segments_[candidate.segment].small != small)
       continue;
-    if (best == pieces_.end() || candidate.bytes < best->second.bytes) best = piece;
+    if (best == blocks_.end() || candidate.bytes < best->second.bytes) best = block;
   }
   return best;
 }
 
-CachingAllocator::Pieces::iterator CachingAllocator::add_segment(Bytes bytes, bool small) {
+CachingAllocator::Blocks::iterator CachingAllocator::add_segment(Bytes bytes, bool small) {
   const Bytes whole = segment_bytes(bytes);
   std::byte* memory = device_.allocate(whole, space_);
   segments_.push_back({memory, whole, small});
   reserved_ += whole;
-  return pieces_.emplace(memory, Piece{whole, segments_.size() - 1, true}).first;
+  return blocks_.emplace(memory, Block{whole, segments_.size() - 1, true}).first;
 }
 
 std::byte* CachingAllocator::allocate(Bytes bytes) {
-  const Bytes rounded = std::max(kPieceBytes, round_up(bytes, kPieceBytes));
+  const Bytes rounded = std::max(kBlockBytes, round_up(bytes, kBlockBytes));
   const bool small = rounded <= kSmallBytes;
-  auto piece = smallest_free(rounded, small);
-  if (piece == pieces_.end()) piece = add_segment(rounded, small);
-  piece->second.is_free = false;
-  const Bytes rest = piece->second.bytes - rounded;
-  if (rest >= (small ? kPieceBytes : kSmallBytes + kPieceBytes)) {
-    piece->second.bytes = rounded;
-    pieces_.emplace(piece->first + rounded, Piece{rest, piece->second.segment, true});
+  auto block = smallest_free(rounded, small);
+  if (block == blocks_.end()) block = add_segment(rounded, small);
+  block->second.is_free = false;
+  const Bytes rest = block->second.bytes - rounded;
+  if (rest >= (small ? kBlockBytes : kSmallBytes + kBlockBytes)) {
+    block->second.bytes = rounded;
+    blocks_.emplace(block->first + rounded, Block{rest, block->second.segment, true});
   }
-  return piece->first;
+  return block->first;
 }
 
-void CachingAllocator::join_next(Pieces::iterator piece) {
-  const auto next = std::next(piece);
-  if (next == pieces_.end() || !next->second.is_free || next->second.segment != piece->second.segment) return;
-  piece->second.bytes += next->second.bytes;
-  pieces_.erase(next);
+void CachingAllocator::join_next(Blocks::iterator block) {
+  const auto next = std::next(block);
+  if (next == blocks_.end() || !next->second.is_free || next->second.segment != block->second.segment) return;
+  block->second.bytes += next->second.bytes;
+  blocks_.erase(next);
 }
 
 void CachingAllocator::deallocate(std::byte* memory) {
-  const auto piece = pieces_.find(memory);
-  piece->second.is_free = true;
-  join_next(piece);
-  if (piece == pieces_.begin()) return;
-  const auto before = std::prev(piece);
-  if (before->second.is_free && before->second.segment == piece->second.segment) join_next(before);
+  const auto block = blocks_.find(memory);
+  block->second.is_free = true;
+  join_next(block);
+  if (block == blocks_.begin()) return;
+  const auto before = std::prev(block);
+  if (before->second.is_free && before->second.segment == block->second.segment) join_next(before);
 }
 
 }  // namespace zeroplan::executor

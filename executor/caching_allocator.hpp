@@ -9,9 +9,9 @@
 namespace zeroplan::executor {
 
 // An ordinary allocator, for plans without contiguous memory (M_D off): it takes segments from the device,
-// gives out the smallest free piece that is large enough, and keeps segments to itself until it ends. So
-// pieces of the wrong size stay between what is held, as with the allocators of training frameworks. Its
-// sizes are those of PyTorch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp): pieces of 512 bytes; up to
+// gives out the smallest free block that is large enough, and keeps segments to itself until it ends. So
+// blocks of the wrong size stay between what is held, as with the allocators of training frameworks. Its
+// sizes are those of PyTorch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp): blocks of 512 bytes; up to
 // 1 MiB from segments of 2 MiB, up to 10 MiB from segments of 20 MiB, larger ones from segments of their own
 // in steps of 2 MiB.
 class CachingAllocator {
@@ -23,14 +23,14 @@ class CachingAllocator {
 
   // Throws DeviceError when the device has no more.
   std::byte* allocate(Bytes bytes);
-  // Requires a piece that allocate() gave and that was not given back.
+  // Requires a block that allocate() gave and that was not given back.
   void deallocate(std::byte* memory);
 
   // Taken from the device, never given back before the end.
   Bytes reserved() const { return reserved_; }
 
  private:
-  struct Piece {
+  struct Block {
     Bytes bytes = 0;
     std::size_t segment = 0;
     bool is_free = false;
@@ -40,16 +40,16 @@ class CachingAllocator {
     Bytes bytes = 0;
     bool small = false;
   };
-  using Pieces = std::map<std::byte*, Piece>;
+  using Blocks = std::map<std::byte*, Block>;
 
-  Pieces::iterator smallest_free(Bytes bytes, bool small);
-  Pieces::iterator add_segment(Bytes bytes, bool small);
-  void join_next(Pieces::iterator piece);
+  Blocks::iterator smallest_free(Bytes bytes, bool small);
+  Blocks::iterator add_segment(Bytes bytes, bool small);
+  void join_next(Blocks::iterator block);
 
   Device& device_;
   program::Space space_;
   std::vector<Segment> segments_;
-  Pieces pieces_;  // of all segments, by address
+  Blocks blocks_;  // of all segments, by address
   Bytes reserved_ = 0;
 };
 

@@ -75,12 +75,12 @@ class Rows {
     reserved_bytes_ = sum(reserved.device) + sum(reserved.host);
     process();
     const predict::ProgramPoint& place = prediction_.memory.place;
-    const std::string predicted = place_text(prediction_.program, place.phase, place.layer, place.serves);
+    const std::string predicted = position_text(prediction_.program, place.phase, place.layer, place.serves);
     std::string measured = predicted;
     for (const RankMeasurement& rank : measurement_.of_rank) {
       const program::Position& at = rank.peak_position;
-      const std::string text = place_text(prediction_.program, at.phase, at.layer,
-                                          predict::served_by(prediction_.program, at.instruction));
+      const std::string text = position_text(prediction_.program, at.phase, at.layer,
+                                             predict::served_by(prediction_.program, at.instruction));
       if (text != predicted) measured = text;
     }
     comparison_.texts.push_back({"memory.peak_at", "peak at", predicted, measured});
@@ -265,8 +265,8 @@ Comparison compare(const Prediction& prediction, const Measurement& measurement)
   return comparison;
 }
 
-std::string place_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
-                       std::size_t serves) {
+std::string position_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
+                          std::size_t serves) {
   std::string text(program::name_of(phase));
   if (layer >= 0) text += fmt::format(", layer {}", layer);
   return text + fmt::format(", before {}", program::name_of(program.code[serves].op));

@@ -64,8 +64,8 @@ std::vector<ComparedTime> compare_times(const predict::Prediction& prediction,
                                         const program::Measurement& measurement);
 
 // "forward, layer 3, before matmul".
-std::string place_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
-                       std::size_t serves);
+std::string position_text(const program::StepProgram& program, program::Phase phase, std::int64_t layer,
+                          std::size_t serves);
 
 // Times of the measured steps: the median (of those that a long run's log keeps), and rates by it. FLOPs are
 // the model's (nothing recomputed) and those that the hardware did as matrix products, per rank.

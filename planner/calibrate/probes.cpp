@@ -10,6 +10,7 @@
 
 #include "planner/describe/model/model.hpp"
 #include "planner/instructions/table.hpp"
+#include "planner/predict/measured_kernels.hpp"
 #include "planner/program/builder.hpp"
 #include "planner/program/compile.hpp"
 #include "planner/program/zero_policy.hpp"
@@ -245,7 +246,7 @@ std::vector<Probe> kernel_probes(describe::Precision precision, const Group& ran
     for (const Instruction& instruction : probe.program.code) {
       const KernelSizes sizes = describe::sizes_of(instruction.op);
       if (sizes == KernelSizes::streaming) continue;
-      const KernelKind kind = describe::kind_of(probe.program, instruction);
+      const KernelKind kind = predict::kind_of(probe.program, instruction);
       if (!seen.insert(without_bias(kind)).second) continue;
       grids.push_back(
           grid_probe(instruction, kind.types,

@@ -57,7 +57,7 @@ void KernelTables::add(const Probe& probe, const Repeats& repeats) {
     if (seconds.value <= 0) continue;
     const double work = predict::kernel_work(probe.program, instruction);
     (streams ? streaming_ : grid_)
-        .push_back({describe::kind_of(probe.program, instruction), predict::kernel_sizes(instruction, work),
+        .push_back({predict::kind_of(probe.program, instruction), predict::kernel_sizes(instruction, work),
                     work / seconds.value, seconds.spread});
   }
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "planner/instructions/table.hpp"
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/work.hpp"
 
@@ -61,6 +62,19 @@ double interpolated(const MeasuredKernel& kernel, const std::array<double, kMost
 
 }  // namespace
 
+describe::KernelKind kind_of(const program::StepProgram& program, const Instruction& instruction) {
+  describe::OperandTypes types = 0;
+  for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
+    const program::BufferId buffer = instruction.operands[i].buffer;
+    const auto type = buffer == program::kNoBuffer
+                          ? describe::kAbsentType
+                          : static_cast<describe::OperandTypes>(program.buffers[buffer].type);
+    types |= type << (describe::kBitsPerType * i);
+  }
+  const bool has_kind = program::has_activation_kind(instruction.op);
+  return {instruction.op, has_kind ? instruction.extra : 0, types};
+}
+
 double kernel_work(const program::StepProgram& program, const Instruction& instruction) {
   if (const Flops flops = executed_flops(program, instruction); flops > 0) return flops;
   if (const double bytes = moved_bytes(program, instruction); bytes > 0) return bytes;
@@ -85,7 +99,7 @@ std::array<double, kMostAxes> kernel_sizes(const Instruction& instruction, doubl
 
 double measured_seconds(const describe::CalibratedRates& rates, const program::StepProgram& program,
                         const Instruction& instruction) {
-  const MeasuredKernel* kernel = rates.find(describe::kind_of(program, instruction));
+  const MeasuredKernel* kernel = rates.find(kind_of(program, instruction));
   if (kernel == nullptr) return 0;
   const double work = kernel_work(program, instruction);
   return work / interpolated(*kernel, kernel_sizes(instruction, work));

@@ -9,6 +9,9 @@
 // Times of kernels from what `zeroplan calibrate` measured on the machine.
 namespace zeroplan::predict {
 
+// What is measured apart: the instruction with the types of its operands.
+describe::KernelKind kind_of(const program::StepProgram& program, const program::Instruction& instruction);
+
 // What the measured rates are rates of: the operations of a product or of attention, or the bytes that
 // another kernel moves; where those are not described, the product of its dims.
 double kernel_work(const program::StepProgram& program, const program::Instruction& instruction);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "planner/instructions/instruction.hpp"
+#include "planner/instructions/model_constants.hpp"
 #include "planner/program/groups.hpp"
-#include "planner/program/model_constants.hpp"
 #include "planner/units.hpp"
 
 // Everything one rank does in one optimizer step, as plain data. The planner reads it (planner/predict) and

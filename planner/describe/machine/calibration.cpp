@@ -45,25 +45,6 @@ KernelSizes sizes_of(program::Op op) {
   }
 }
 
-OperandTypes operand_types(const program::StepProgram& program, const program::Instruction& instruction) {
-  OperandTypes types = 0;
-  for (std::size_t i = 0; i < program::kMaxOperands; ++i) {
-    const program::BufferId buffer = instruction.operands[i].buffer;
-    const OperandTypes type =
-        buffer == program::kNoBuffer ? kAbsentType : static_cast<OperandTypes>(program.buffers[buffer].type);
-    types |= type << (kBitsPerType * i);
-  }
-  return types;
-}
-
-std::uint32_t variant_of(const program::Instruction& instruction) {
-  return program::has_activation_kind(instruction.op) ? instruction.extra : 0;
-}
-
-KernelKind kind_of(const program::StepProgram& program, const program::Instruction& instruction) {
-  return {instruction.op, variant_of(instruction), operand_types(program, instruction)};
-}
-
 CalibratedRates::CalibratedRates(std::int64_t devices, std::vector<MeasuredKernel> kernels,
                                  std::string source, double skew)
     : devices_(devices), source_(std::move(source)), skew_(skew), kernels_(std::move(kernels)) {

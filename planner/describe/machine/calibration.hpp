@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "planner/program/step_program.hpp"
+#include "planner/instructions/instruction.hpp"
 
 // How fast a machine runs kernels, as `zeroplan calibrate` measured it: tables by instruction, types and
 // sizes.
@@ -28,15 +28,12 @@ inline constexpr unsigned kBitsPerType = 4;
 constexpr OperandTypes type_at(OperandTypes types, std::size_t operand) {
   return types >> (kBitsPerType * operand) & kAbsentType;
 }
-OperandTypes operand_types(const program::StepProgram& program, const program::Instruction& instruction);
-
-// What else the work of an instruction depends on: the ActivationKind of an activation, 0 of the others.
-std::uint32_t variant_of(const program::Instruction& instruction);
 
 // What is measured apart: an instruction with operands of one set of types.
 struct KernelKind {
   program::Op op = program::Op::copy;
-  std::uint32_t variant = 0;
+  std::uint32_t variant =
+      0;  // what else its work depends on: the ActivationKind of an activation, 0 of the others
   OperandTypes types = 0;
 
   bool operator==(const KernelKind&) const = default;
@@ -44,7 +41,6 @@ struct KernelKind {
     return std::tie(op, variant, types) < std::tie(other.op, other.variant, other.types);
   }
 };
-KernelKind kind_of(const program::StepProgram& program, const program::Instruction& instruction);
 
 inline constexpr std::size_t kMostAxes = 3;
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "planner/describe/text/document.hpp"
-#include "planner/program/model_constants.hpp"
+#include "planner/describe/text/left_out.hpp"
+#include "planner/instructions/model_constants.hpp"
 #include "planner/units.hpp"
 
 // The model to train, as shapes. Counts are elements. Symbols as in the papers: h hidden, L layers, a heads,
@@ -65,13 +66,6 @@ struct PublishedCount {
   bool exact = false;       // false: a rounded label such as 13B
   std::string explanation;  // of a difference
   std::string source;
-};
-
-// Something of the model's file that changes what is trained and that the step program leaves out.
-struct LeftOut {
-  std::string_view key;  // static
-  std::string what;      // file, line and value, and what is planned instead
-  bool changes_figures = false;
 };
 
 struct Model {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "planner/describe/machine/assumed_links.hpp"
+#include "planner/describe/plan/assumed_links.hpp"
 #include "planner/describe/plan/plan.hpp"
 #include "planner/describe/plan/resolve_degrees.hpp"
 #include "planner/describe/text/nearest_value.hpp"

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/describe/model/model.hpp"
 #include "planner/describe/text/document.hpp"
+#include "planner/describe/text/left_out.hpp"
 
 // The rule for every file that another program wrote: no key of it vanishes. A reader has a table of the keys
 // that the format knows, each with what becomes of it; whatever the table does not hold is told with the

@@ -1,4 +1,4 @@
-#include "planner/describe/machine/assumed_links.hpp"
+#include "planner/describe/plan/assumed_links.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "planner/program/model_constants.hpp"
+#include "planner/instructions/model_constants.hpp"
 
 #include <bit>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "planner/program/attention_window.hpp"
+#include "planner/instructions/attention_window.hpp"
 
 namespace zeroplan::program {
 
