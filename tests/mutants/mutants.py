@@ -35,7 +35,7 @@ PLANS = [
 # name, file, what stands there once, what replaces it, the plan that shows it.
 NAMED = [
     ("a reduce-scatter that moves nothing", "executor/communicator/threads/thread_communicator.cpp",
-     "moved_.add(program::Op::reduce_scatter, reduce_share(whole.type, own, Reduction::sum, false));",
+     "moved_.add(TransferKind::reduce_scatter, reduce_share(whole.type, own, Reduction::sum, false));",
      "(void)own;",
      f"{GPT} --gpus 2 --zero 2 --dtype fp32"),
     ("a program without tensor-parallel all-reduces", "planner/program/builder.cpp",
@@ -57,7 +57,7 @@ NAMED = [
      "Group::data_parallel, shapes.tokens * width",
      f"{GPT} --gpus 4 --tp 2 --zero 1 --dtype fp32"),
     ("a skipped barrier", "executor/communicator/threads/thread_communicator.cpp",
-     "begin({.kind = Call::Kind::barrier}, nullptr, nullptr);\n    group_->finish(rank_);",
+     "begin({.kind = Call::Kind::barrier});\n    group_->finish(rank_);",
      "",
      f"{GPT} --gpus 2 --zero 1 --dtype fp32"),
 ]
