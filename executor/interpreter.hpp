@@ -68,7 +68,7 @@ class Interpreter {
  private:
   void lower(const StepSettings& settings);
   void add_times();
-  std::string text_of(const program::Position& position) const;
+  std::string text_of(const program::Position& at) const;
   std::byte* scalars_from(program::Scalar first) const;
 
   const program::StepProgram& program_;
