@@ -7,7 +7,7 @@
 
 #include "planner/predict/kernels.hpp"
 #include "planner/predict/links.hpp"
-#include "planner/predict/skew.hpp"
+#include "planner/predict/stragglers.hpp"
 #include "planner/predict/time.hpp"
 #include "planner/program/builder.hpp"
 #include "tests/support/predicted.hpp"
