@@ -7,6 +7,7 @@ namespace zeroplan::predict {
 namespace {
 
 constexpr std::size_t kHost = Rows::kHost;
+
 void add(Readings& to, const Readings& seconds) {
   for (std::size_t r = 0; r < kReadings; ++r) to[r] += seconds[r];
 }

@@ -51,7 +51,7 @@ class Delays {
   void set(std::size_t row, std::size_t other);
   void spend(std::size_t row, ExposedPart part, double seconds);
   void launch(std::size_t row, const Launch& launch);
-  void wait_for_all();
+  void wait_for_all();  // never inside a repeat
 
   // What follows, up to its end_repeat(), happens `count` times.
   void repeat(std::int64_t count);
@@ -208,7 +208,7 @@ class Walk {
   void run(const Delays& delays, std::size_t begin, std::size_t end);
   void repeat(const Delays& delays, std::size_t index);
   template <class Iterate>
-  std::int64_t until_steady(std::int64_t count, std::uint64_t rows, Iterate&& iterate);
+  std::int64_t until_steady(std::int64_t count, std::uint64_t moved, Iterate&& iterate);
   void wait_for_all();
   void choose(Readings& to, const Readings& one, const Readings& other);
   bool is_steady(std::size_t before, std::size_t middle, double most) const;
