@@ -40,14 +40,18 @@ constexpr Readings filled(double seconds) {
 // product of their matrices would be. All that are appended to one another are of one program.
 class Delays {
  public:
+  // Room for what a step mostly comes to.
+  void reserve() {
+    moves_.reserve(96);
+    runs_.reserve(64);
+  }
+
   // Clocks as Schedule wants them.
   void wait(std::size_t row, std::size_t other);
   void set(std::size_t row, std::size_t other);
   void spend(std::size_t row, ExposedPart part, double seconds);
-  void run(std::size_t row, std::size_t /*index*/, ExposedPart part, double seconds) {
-    spend(row, part, seconds);
-  }
-  void wait_for_all();
+  void launch(std::size_t row, const Launch& launch);
+  void wait_for_all();  // never inside a repeat
 
   // What follows, up to its end_repeat(), happens `count` times.
   void repeat(std::int64_t count);
@@ -73,6 +77,8 @@ class Delays {
     std::uint16_t row = 0, other = 0;
     std::uint32_t at = 0;    // run: into runs_; repeat: its end; end_repeat: its begin
     std::int64_t count = 1;  // of a repeat
+    std::uint64_t rows =
+        0;  // of a repeat: bits of those that it moves; those behind the last bit have that one
   };
   // The host goes on by `host`; the row by `row`, and is ready no sooner than `behind_host` after the host was at the
   // start. Of the host alone the row is the host.
@@ -80,8 +86,7 @@ class Delays {
     Readings host{}, row{}, behind_host = filled(kNever);
   };
 
-  Run* open_run();
-  Run& new_run(std::size_t row);
+  Run& run_of(std::size_t row);
   Move& move(Kind kind, std::size_t row = 0);
 
   std::size_t rows_ = 1;
@@ -97,46 +102,53 @@ inline Delays::Move& Delays::move(Kind kind, std::size_t row) {
   return move;
 }
 
-inline Delays::Run* Delays::open_run() {
-  return moves_.empty() || moves_.back().kind != Kind::run ? nullptr : &runs_[moves_.back().at];
-}
-
-inline Delays::Run& Delays::new_run(std::size_t row) {
+// The last move where that is one of the host and the row, or can become so.
+inline Delays::Run& Delays::run_of(std::size_t row) {
+  if (!moves_.empty() && moves_.back().kind == Kind::run) {
+    Move& last = moves_.back();
+    if (last.row == Rows::kHost && row != Rows::kHost) {
+      last.row = static_cast<std::uint16_t>(row);
+      rows_ = std::max(rows_, row + 1);
+    }
+    if (last.row == row || row == Rows::kHost) return runs_[last.at];
+  }
   move(Kind::run, row).at = static_cast<std::uint32_t>(runs_.size());
   return runs_.emplace_back();
 }
 
 inline void Delays::wait(std::size_t row, std::size_t other) {
-  if (other != Rows::kHost) {
-    move(Kind::wait, row).other = static_cast<std::uint16_t>(other);
-    return;
-  }
-  Run* run = open_run();
-  if (run != nullptr && moves_.back().row == Rows::kHost) {
-    moves_.back().row = static_cast<std::uint16_t>(row);
-    rows_ = std::max(rows_, row + 1);
-  }
-  if (run == nullptr || moves_.back().row != row) run = &new_run(row);
-  for (std::size_t r = 0; r < kReadings; ++r)
-    run->behind_host[r] = std::max(run->behind_host[r], run->host[r]);
+  move(Kind::wait, row).other = static_cast<std::uint16_t>(other);
 }
 
 inline void Delays::set(std::size_t row, std::size_t other) {
-  wait(row, other);
-  moves_.back().kind = Kind::set;
+  move(Kind::set, row).other = static_cast<std::uint16_t>(other);
 }
 
 inline void Delays::spend(std::size_t row, ExposedPart part, double seconds) {
+  Run& run = run_of(row);
   const std::size_t readings = readings_with(part);
-  Run* run = open_run();
   if (row == Rows::kHost) {
-    if (run == nullptr) run = &new_run(Rows::kHost);
-    for (std::size_t r = 0; r < readings; ++r) run->host[r] += seconds;
+    for (std::size_t r = 0; r < readings; ++r) run.host[r] += seconds;
     return;
   }
-  if (run == nullptr || moves_.back().row != row) run = &new_run(row);
-  for (std::size_t r = 0; r < readings; ++r) run->row[r] += seconds;
-  for (std::size_t r = 0; r < readings; ++r) run->behind_host[r] += seconds;
+  for (std::size_t r = 0; r < readings; ++r) run.row[r] += seconds;
+  for (std::size_t r = 0; r < readings; ++r) run.behind_host[r] += seconds;
+}
+
+inline void Delays::launch(std::size_t row, const Launch& launch) {
+  static_assert(kLeftOut.front() == ExposedPart::launch_gaps);
+  Run& run = run_of(row);
+  run.host.front() += launch.issue;
+  for (std::size_t r = 0; r < kReadings; ++r) {
+    run.behind_host[r] = run.behind_host[r] > run.host[r] ? run.behind_host[r] : run.host[r];
+  }
+  run.row.front() += launch.gap;
+  run.behind_host.front() += launch.gap;
+  const std::size_t readings = readings_with(launch.part);
+  Readings seconds{};
+  for (std::size_t r = 0; r < kReadings; ++r) seconds[r] = r < readings ? launch.seconds : 0;
+  for (std::size_t r = 0; r < kReadings; ++r) run.row[r] += seconds[r];
+  for (std::size_t r = 0; r < kReadings; ++r) run.behind_host[r] += seconds[r];
 }
 
 // Seconds of a step by how often a body is repeated in it.
@@ -148,9 +160,6 @@ struct SecondsByCount {
   bool knows(std::int64_t count) const { return goes_on || count < static_cast<std::int64_t>(first.size()); }
   Readings at(std::int64_t count) const;
 };
-
-// What is before, `body` as often as asked, and what is after.
-SecondsByCount seconds_by_count(const Delays& before, const Delays& body, const Delays& after);
 
 // Seconds of the instructions of each part, one after the other.
 struct SecondsAlone {
@@ -181,12 +190,11 @@ StepTime step_time_of(const SecondsAlone& alone, const Readings& seconds);
 // they are moved at once.
 class Walk {
  public:
-  explicit Walk(std::size_t rows) : clocks_(rows) {}
-
+  // From clocks that are all 0. What earlier walks left room for is used again.
   void run(const Delays& delays);
   Readings latest() const;
-  // Seconds for each number of times that `body` runs from here on before `after`, up to where they go on evenly.
-  SecondsByCount by_count(const Delays& body, const Delays& after);
+  // Seconds of `before`, `body` as often as asked, and `after`: up to where they go on evenly with that.
+  SecondsByCount by_count(const Delays& before, const Delays& body, const Delays& after);
 
  private:
   // Both sides of a maximum that was taken inside a repeat.
@@ -195,17 +203,20 @@ class Walk {
   };
   using Clocks = std::vector<Readings>;
 
+  void start(std::size_t rows);
+  void go_on(const Delays& delays);
   void run(const Delays& delays, std::size_t begin, std::size_t end);
-  void repeat(const Delays& delays, std::size_t begin, std::size_t end, std::int64_t count);
+  void repeat(const Delays& delays, std::size_t index);
   template <class Iterate>
-  std::int64_t until_steady(std::int64_t count, Iterate&& iterate);
+  std::int64_t until_steady(std::int64_t count, std::uint64_t moved, Iterate&& iterate);
   void wait_for_all();
   void choose(Readings& to, const Readings& one, const Readings& other);
   bool is_steady(std::size_t before, std::size_t middle, double most) const;
   double tolerance() const;
 
-  // Of one repeat.
+  // Of one repeat: the rows that it moves, and theirs.
   struct Repeat {
+    std::vector<std::size_t> rows;
     Clocks start, steps, last_steps;
   };
 

@@ -44,6 +44,13 @@ class Rows {
   std::vector<std::size_t> of_event_;
 };
 
+// An instruction that runs: the host issues it, then its row is busy with the gap before it and with itself.
+struct Launch {
+  std::size_t index = 0;
+  ExposedPart part = ExposedPart::compute;
+  double issue = 0, gap = 0, seconds = 0;
+};
+
 // When each row is ready next.
 class Clocks {
  public:
@@ -52,8 +59,13 @@ class Clocks {
   void wait(std::size_t row, std::size_t other) { times_[row] = std::max(times_[row], times_[other]); }
   void set(std::size_t row, std::size_t other) { times_[row] = times_[other]; }
   void spend(std::size_t row, ExposedPart /*part*/, double seconds) { times_[row] += seconds; }
-  void run(std::size_t row, std::size_t /*index*/, ExposedPart part, double seconds) {
-    spend(row, part, seconds);
+  // Returns when the instruction itself starts.
+  double launch(std::size_t row, const Launch& launch) {
+    times_[Rows::kHost] += launch.issue;
+    wait(row, Rows::kHost);
+    const double start = times_[row] += launch.gap;
+    times_[row] += launch.seconds;
+    return start;
   }
 
   double latest() const { return *std::max_element(times_.begin(), times_.end()); }
@@ -66,10 +78,10 @@ class Clocks {
 };
 
 // Puts one instruction on the clocks. Clocks have
-//   wait(row, other)               row is ready no sooner than other
-//   set(row, other)                row is ready when other is
-//   spend(row, part, seconds)      row is busy with nothing of its own; the part is whose time that is
-//   run(row, index, part, seconds) row is busy with an instruction
+//   wait(row, other)           row is ready no sooner than other
+//   set(row, other)            row is ready when other is
+//   spend(row, part, seconds)  row is busy with nothing of its own; the part is whose time that is
+//   launch(row, launch)        an instruction runs, when the host has issued it and the row is ready
 class Schedule {
  public:
   Schedule(const program::StepProgram& program, const StepCosts& costs, const Rows& rows)
@@ -85,16 +97,16 @@ class Schedule {
     const std::size_t compute = rows_.of(program::Stream::compute);
     const ExposedPart part = part_of(program_, instruction, phase);
     const double seconds = costs_.seconds[index];
-    if (costs_.one_stream) return clocks.run(compute, index, part, seconds);
-    const std::size_t row = rows_.of(instruction.stream);
-    const double launches = costs_.launches[index];
-    for (const program::Order::Wait wait : program_.order.waits_of(index)) clocks.wait(row, rows_.of(wait));
-    if (launches > 0) clocks.spend(Rows::kHost, ExposedPart::launch_gaps, launches * costs_.host_issue_s);
-    clocks.wait(row, Rows::kHost);
-    if (launches > 0 && program::class_of(instruction.op) == program::Class::kernel) {
-      clocks.spend(row, ExposedPart::launch_gaps, launches * costs_.kernel_gap_s);
+    if (costs_.one_stream) {
+      clocks.launch(compute, {index, part, 0, 0, seconds});
+      return;
     }
-    clocks.run(row, index, part, seconds);
+    const std::size_t row = rows_.of(instruction.stream);
+    for (const program::Order::Wait wait : program_.order.waits_of(index)) clocks.wait(row, rows_.of(wait));
+    const bool is_kernel = program::class_of(instruction.op) == program::Class::kernel;
+    const double launches = costs_.launches[index];
+    clocks.launch(row, {index, part, launches * costs_.host_issue_s,
+                        is_kernel ? launches * costs_.kernel_gap_s : 0, seconds});
     if (costs_.slowdown > 0 && row != compute && is_collective(instruction.op)) {
       clocks.spend(compute, part, costs_.slowdown * seconds);
     }

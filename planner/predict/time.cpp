@@ -26,6 +26,7 @@ class TimeReader {
       : program_(program), costs_(costs), rows_(program), schedule_(program, costs, rows_) {}
 
   SectionTime read(std::size_t begin, std::size_t end) {
+    section_.delays.reserve();
     phase_ = phase_at(program_, begin);
     for (std::size_t i = begin; i < end; ++i) one(i);
     return std::move(section_);
@@ -135,7 +136,7 @@ StepTime step_time_of(const SecondsAlone& alone, const Readings& seconds) {
 
 StepTime step_time_of(const SectionTime& step) {
   if (!step.alone.is_known()) return {};
-  Walk walk(step.delays.rows());
+  Walk walk;
   walk.run(step.delays);
   const Readings seconds = walk.latest();
   return step_time_of(step.alone, seconds);

@@ -21,10 +21,7 @@ class TracingClocks : public Clocks {
  public:
   using Clocks::Clocks;
 
-  void run(std::size_t row, std::size_t index, ExposedPart part, double seconds) {
-    start_ = at(row);
-    Clocks::run(row, index, part, seconds);
-  }
+  void launch(std::size_t row, const Launch& launch) { start_ = Clocks::launch(row, launch); }
 
   double start() const { return start_; }
 

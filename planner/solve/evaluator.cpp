@@ -120,7 +120,7 @@ void Evaluator::compile(Family& family, const describe::ResolvedPlan& resolved) 
     body = summarize(program_, known, loop.begin + 1, loop.end - 1);
     after = summarize(program_, known, loop.end, end);
   }
-  family.seconds = seconds_by_count(step.time.delays, body.time.delays, after.time.delays);
+  family.seconds = walk_.by_count(step.time.delays, body.time.delays, after.time.delays);
   predict::SectionMemory memory = step.memory;
   memory.append(body.memory, loop.count);
   memory.append(after.memory);
@@ -159,22 +159,38 @@ std::optional<Evaluation> Evaluator::in_full(const Neighbour& neighbour) {
   return evaluation;
 }
 
-bool Evaluator::is_legal(Family& family, const Neighbour& neighbour) {
-  if (neighbour.gradient_accumulation <= family.legal_up_to) return true;
-  constexpr std::int64_t kMore = 1 << 20;  // is mostly legal too, and spares asking for each
-  const bool is_new = family.legal_up_to == 0;
-  try {
-    const describe::ResolvedPlan resolved = describe::resolve_plan(options_for(neighbour), model_, hardware_);
-    if (is_new) compile(family, resolved);
-    describe::Plan plan = resolved.plan;
-    plan.gradient_accumulation = std::max(kMore, neighbour.gradient_accumulation);
+const describe::ResolvedPlan* Evaluator::resolve(const Key& key, const Neighbour& neighbour) {
+  if (resolved_ && key.is_same_but_accumulation(resolved_key_)) {
+    resolved_->plan.gradient_accumulation = neighbour.gradient_accumulation;
     Problems problems;
-    describe::check_plan(plan, model_, problems);
-    family.legal_up_to = problems.empty() ? plan.gradient_accumulation : neighbour.gradient_accumulation;
+    describe::check_plan(resolved_->plan, model_, problems);
+    return problems.empty() ? &*resolved_ : nullptr;
+  }
+  resolved_.reset();
+  try {
+    resolved_ = describe::resolve_plan(options_for(neighbour), model_, hardware_);
+    resolved_key_ = key;
   } catch (const ConfigurationError&) {
-    family.illegal_from = std::min(family.illegal_from, neighbour.gradient_accumulation);
+    return nullptr;
+  }
+  return &*resolved_;
+}
+
+bool Evaluator::is_legal(Family& family, const Key& key, const Neighbour& neighbour) {
+  if (neighbour.gradient_accumulation <= family.legal_up_to) return true;
+  if (neighbour.gradient_accumulation >= family.illegal_from) return false;
+  const describe::ResolvedPlan* resolved = resolve(key, neighbour);
+  if (resolved == nullptr) {
+    family.illegal_from = neighbour.gradient_accumulation;
     return false;
   }
+  if (family.legal_up_to == 0) compile(family, *resolved);
+  family.legal_up_to = neighbour.gradient_accumulation;
+  if (key.accumulation < kAlike) return true;
+  // Much more is mostly legal too, and spares asking for each.
+  Neighbour more = neighbour;
+  more.gradient_accumulation = std::max<std::int64_t>(1 << 20, neighbour.gradient_accumulation);
+  if (resolve(key, more) != nullptr) family.legal_up_to = more.gradient_accumulation;
   return true;
 }
 
@@ -183,7 +199,7 @@ std::optional<Evaluation> Evaluator::evaluate(const Neighbour& neighbour) {
   const Key key{neighbour.nodes, neighbour.tensor_parallel, neighbour.micro_batch, neighbour.zero_stage,
                 static_cast<std::int32_t>(std::min(accumulation, kAlike))};
   Family& family = families_[key];
-  if (accumulation >= family.illegal_from || !is_legal(family, neighbour)) return std::nullopt;
+  if (!is_legal(family, key, neighbour)) return std::nullopt;
   const std::int64_t count = accumulation - family.outside_loop;
   if (family.in_full || !family.seconds.knows(count)) return in_full(neighbour);
   Evaluation evaluation = family.outside;

@@ -39,7 +39,7 @@ struct Evaluation {
 // Evaluates many plans for one model on one machine. Plans that differ in nothing but how often they accumulate have the
 // same sections: what is before the micro-batches, a micro-batch, and what follows. Their summaries are made by the
 // compiler and the readers when the first such plan is asked for, and are kept; every other is put together from them.
-// So 10,000 plans cost as much as a few hundred, and about 0.1 us each beside that.
+// So 10,000 plans cost as much as a few hundred, and the others about 0.05 us each (docs/figures.md).
 //
 // Not for several threads at once.
 class Evaluator {
@@ -66,12 +66,18 @@ class Evaluator {
     std::int64_t nodes, tensor_parallel, micro_batch;
     std::int32_t zero_stage, accumulation;  // the same number for all plans with one loop over micro-batches
     bool operator==(const Key&) const = default;
+    bool is_same_but_accumulation(Key other) const {
+      other.accumulation = accumulation;
+      return *this == other;
+    }
   };
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
 
-  bool is_legal(Family& family, const Neighbour& neighbour);
+  // Null where a rule is broken.
+  const describe::ResolvedPlan* resolve(const Key& key, const Neighbour& neighbour);
+  bool is_legal(Family& family, const Key& key, const Neighbour& neighbour);
   void compile(Family& family, const describe::ResolvedPlan& resolved);
   std::optional<Evaluation> in_full(const Neighbour& neighbour);
 
@@ -80,7 +86,11 @@ class Evaluator {
   std::string hardware_;
   Neighbour base_;
   std::unordered_map<Key, Family, KeyHash> families_;
-  program::StepProgram program_;  // of the last plan that was compiled
+  // Of the last plan that was resolved and compiled.
+  std::optional<describe::ResolvedPlan> resolved_;
+  Key resolved_key_{};
+  program::StepProgram program_;
+  predict::Walk walk_;
   std::size_t compiled_ = 0;
 };
 

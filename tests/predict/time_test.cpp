@@ -126,6 +126,36 @@ TEST_CASE("time: a stream that overtakes another after many layers is waited for
   }
 }
 
+// The same in loops of loops: layers in micro-batches, over traffic that is slower, as fast, or faster.
+TEST_CASE("time: micro-batches that go on evenly do so only when all that is in them does") {
+  describe::Model model = describe::resolve_model("gpt2-xl");
+  model.layers = 40;
+  describe::Plan plan = test::plain_plan();
+  plan.data_parallel = 64;
+  plan.sequence = 512;
+  plan.precision = describe::Precision::bf16;
+  const describe::Cluster cluster = describe::resolve_cluster("dgx1", 8, {});
+  KernelRates rates = some_rates();
+  for (plan.zero_stage = 0; plan.zero_stage <= 3; ++plan.zero_stage) {
+    for (const std::string& engine : {std::string("native"), std::string("deepspeed")}) {
+      plan.engine = describe::find_engine(engine);
+      for (const std::int64_t accumulation : {2, 7, 30}) {
+        plan.gradient_accumulation = accumulation;
+        const program::StepProgram program = program::compile(model, plan);
+        for (rates.matmul_flops_per_s = 5e12; rates.matmul_flops_per_s < 200e12;
+             rates.matmul_flops_per_s *= 1.3) {
+          CAPTURE(plan.zero_stage);
+          CAPTURE(engine);
+          CAPTURE(accumulation);
+          CAPTURE(rates.matmul_flops_per_s);
+          CHECK(predict::read_step_seconds(program, cluster, rates) ==
+                doctest::Approx(predict::read_trace(program, cluster, rates).step_seconds).epsilon(1e-12));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("time: reductions run beside backward, and slow it down") {
   Script script;
   script.add(Op::matmul_input_gradient, 3);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "planner/predict/prediction.hpp"
+#include "tests/support/command.hpp"
 
 using namespace zeroplan;
 using solve::Evaluation;
@@ -88,6 +90,36 @@ TEST_CASE("evaluator: plans that are put together from sections are those that a
   SUBCASE("only a number of parameters") {
     CHECK(compare(describe::resolve_model("params=7.5B"), options, "dgx-a100", 2) > 300);
   }
+}
+
+// What ranks wait for one another depends on what is around a section: such plans are predicted one by one.
+TEST_CASE("evaluator: on a machine whose ranks are uneven, too") {
+  const std::string preset = describe::read_text_file(ZEROPLAN_SOURCE "/hardware_profiles/a100-80gb.yaml");
+  const test::TemporaryFolder folder;
+  const std::string uneven = folder.file("uneven.yaml");
+  const describe::Model model = describe::resolve_model("llama2-7b");
+  std::ofstream(uneven) << preset << R"(
+calibrated:
+  - devices: 8
+    source: a test
+    skew: 0.1
+    kernels:
+      - op: matmul
+        operands: [bf16, bf16, none, bf16]
+        m: [1024]
+        n: [1024]
+        k: [1024]
+        gflops: [200000]
+)";
+  describe::PlanOptions options;
+  options.tp = 8;
+  Evaluator evaluator(model, options, uneven);
+  Neighbour neighbour = evaluator.base();
+  neighbour.gradient_accumulation = 10;
+  const std::optional<Evaluation> found = evaluator.evaluate(neighbour);
+  REQUIRE(found);
+  CHECK(found->time.waiting_seconds > 0);
+  CHECK(compare(model, {}, uneven, 1) > 100);
 }
 
 TEST_CASE("evaluator: plans that differ in their accumulation only are compiled once") {

@@ -61,8 +61,8 @@ HardwareName::Kind kind_of(const EmbeddedFile& file) {
   return static_cast<HardwareName::Kind>(found - kKinds.begin());
 }
 
-bool answers_to(const EmbeddedFile& file, std::string_view name) {
-  bool found = same_name(file.name, name);
+bool has_alias(const EmbeddedFile& file, std::string_view name) {
+  bool found = false;
   for_each_alias(file.text, [&](std::string_view alias) { found = found || same_name(alias, name); });
   return found;
 }
@@ -71,7 +71,10 @@ bool answers_to(const EmbeddedFile& file, std::string_view name) {
 
 const EmbeddedFile* find_preset(std::string_view name) {
   for (const EmbeddedFile& file : embedded_hardware()) {
-    if (answers_to(file, name)) return &file;
+    if (same_name(file.name, name)) return &file;
+  }
+  for (const EmbeddedFile& file : embedded_hardware()) {
+    if (has_alias(file, name)) return &file;
   }
   return nullptr;
 }

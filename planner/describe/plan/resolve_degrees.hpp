@@ -12,13 +12,17 @@ namespace zeroplan::describe {
 
 // A plan on the way from options to values.
 struct Resolution {
+  static constexpr std::size_t kUsualAssumptions = 24;
+
   const PlanOptions& options;
   Plan plan;
   Problems problems;
   std::vector<Assumption> assumptions;
   std::vector<std::string> notes;  // those of the options, and further ones
 
-  explicit Resolution(const PlanOptions& given) : options(given), notes(given.notes) {}
+  explicit Resolution(const PlanOptions& given) : options(given), notes(given.notes) {
+    assumptions.reserve(kUsualAssumptions);
+  }
 
   void assume(std::string_view key, std::string_view value, std::string reason);
   void assume(std::string_view key, std::int64_t value, std::string reason);
