@@ -120,7 +120,7 @@ TEST_CASE("streams: whoever watches work is told what it took, which was done la
   const auto finished = [&](Stream stream) {
     return progress.finished[static_cast<std::size_t>(stream)].load();
   };
-  streams.run(Stream::communication, {sleep, nullptr, nullptr}, {&seconds[0], &progress, 7});
+  streams.run(Stream::communication, {sleep, nullptr, nullptr}, {seconds.data(), &progress, 7});
   streams.run(Stream::compute, {sleep, nullptr, nullptr}, {&seconds[1], &progress, 8});
   double held = 0;
   const Device::Event event = running.record(Stream::communication);

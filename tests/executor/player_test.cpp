@@ -31,6 +31,7 @@ thread_local std::int64_t allocations = 0;
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define ZEROPLAN_COUNTS_ALLOCATIONS
+// NOLINTBEGIN(cppcoreguidelines-no-malloc): these are what others manage memory with
 void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -38,6 +39,7 @@ void* operator new(std::size_t bytes) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// NOLINTEND(cppcoreguidelines-no-malloc)
 #endif
 
 using namespace zeroplan;
