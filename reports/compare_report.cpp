@@ -243,6 +243,7 @@ std::vector<describe::Assumption> shared_assumptions(const CompareAnswer& answer
 Report compare_report(const CompareAnswer& answer) {
   Report report;
   Data::List rows;
+  rows.reserve(answer.strategies.size());
   std::vector<Block> reasons;
   for (const Strategy& strategy : answer.strategies) {
     rows.push_back(row_data(strategy, answer));

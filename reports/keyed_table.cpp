@@ -36,6 +36,7 @@ Cell cell_at(const Data& map, std::string_view dotted, const CellFormat& format)
 
 std::vector<Cell> row_of(const Data& map, const std::vector<KeyedColumn>& columns) {
   std::vector<Cell> row;
+  row.reserve(columns.size());
   for (const KeyedColumn& column : columns) {
     row.push_back(column.cell ? column.cell(map) : cell_at(map, column.key, column.format));
   }
@@ -45,6 +46,7 @@ std::vector<Cell> row_of(const Data& map, const std::vector<KeyedColumn>& column
 Table table_of(const Data::List& rows, const std::vector<KeyedColumn>& columns,
                const std::function<bool(const Data& row)>& keep) {
   Table table;
+  table.columns.reserve(columns.size());
   for (const KeyedColumn& column : columns) table.columns.push_back(column.column);
   for (const Data& row : rows) {
     if (!keep || keep(row)) table.rows.push_back(row_of(row, columns));

@@ -19,6 +19,7 @@ enum class Waiting { included, without };  // for other ranks, in the seconds of
 class Series {
  public:
   Series(std::vector<Probe> probes, Waiting waiting) : waiting_(waiting) {
+    measured_.reserve(probes.size());
     for (Probe& probe : probes) measured_.push_back({std::move(probe), {}});
   }
 
