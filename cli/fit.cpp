@@ -21,7 +21,7 @@ void write_trace(const Request& request, const predict::Prediction& prediction,
     throw ConfigurationError(Problem{"--trace", 0, "", "the plan does not fit, so there is no trace"});
   }
   const predict::KernelRates rates = predict::kernel_rates(resolved.cluster.device, resolved.plan);
-  const predict::Trace trace = predict::read_trace(prediction.program, resolved.cluster, rates);
+  const predict::Trace trace = predict::read_trace(prediction.program(), resolved.cluster, rates);
   if (trace.events.empty()) {
     throw ConfigurationError(
         Problem{"--trace", 0, "",

@@ -58,7 +58,7 @@ executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& p
   run.batches.data_parallel = plan.data_parallel;
   run.vocabulary = model.vocabulary;
   run.hidden = model.hidden;
-  const program::BlockSizes blocks = program::block_sizes(prediction.program);
+  const program::BlockSizes blocks = program::block_sizes(prediction.program());
   run.arena = {blocks.device, blocks.host, plan.contiguous_memory, true, plan.engine.alignment_bytes};
   run.program = [&model, &plan](program::RankPosition position) {
     return program::compile(model, plan, position);
@@ -66,7 +66,7 @@ executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& p
   run.scales_loss = plan.precision == describe::Precision::fp16;
   run.weight_names = program::huggingface_names(model, plan.sequence);
   run.identity = {{"model", model.name},
-                  {"parameters", fmt::format("{}", prediction.program.parameters)},
+                  {"parameters", fmt::format("{}", prediction.program().parameters)},
                   {"dtype", std::string(describe::name_of(plan.precision))},
                   {"optimizer", plan.optimizer.name}};
   run.host_memory_bytes = describe::host_memory_bytes();
@@ -112,7 +112,7 @@ std::optional<std::string> too_large_here(const predict::Prediction& prediction,
   if (launch.kind == Launch::Kind::threads && ranks > kMostThreadRanks) {
     return fmt::format("{} ranks as threads of one process; the most is {}", ranks, kMostThreadRanks);
   }
-  const Bytes needed = ranks * (prediction.memory.peak + prediction.memory.host_peak);
+  const Bytes needed = ranks * (prediction.memory().peak + prediction.memory().host_peak);
   const Bytes here = describe::host_memory_bytes();
   if (needed <= here) return std::nullopt;
   return fmt::format("the {} of this machine need {} bytes, and it has {}", reports::counted(ranks, "rank"),

@@ -42,7 +42,7 @@ void require_same_ranks(const describe::Plan& plan, const Launch& launch) {
 
 std::optional<std::string> refusal(const LiveRun& run, const LiveSettings& settings,
                                    const describe::Cluster& machine) {
-  if (std::optional<std::string> reason = cannot_run(run.model, run.plan, run.prediction.program)) {
+  if (std::optional<std::string> reason = cannot_run(run.model, run.plan, run.prediction.program())) {
     return reason;
   }
   if (std::optional<std::string> reason = cannot_stand_for(settings.device, machine)) return reason;

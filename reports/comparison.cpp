@@ -65,34 +65,35 @@ class Rows {
     };
     for (std::size_t i = 0; i < program::kCategories; ++i) {
       const std::string name(program::name_of(static_cast<program::Category>(i)));
-      row("memory." + name, name, prediction_.memory.at_peak[i] - reserved.device[i],
+      row("memory." + name, name, prediction_.memory().at_peak[i] - reserved.device[i],
           most_written([i](const RankMeasurement& rank) { return rank.written_at_device_peak[i]; }));
     }
-    row("memory.peak", "peak of the buffers", prediction_.memory.peak - sum(reserved.device),
+    row("memory.peak", "peak of the buffers", prediction_.memory().peak - sum(reserved.device),
         most_written([](const RankMeasurement& rank) { return sum(rank.written_at_device_peak); }));
-    row("memory.host", "host memory of the buffers", prediction_.memory.host_peak - sum(reserved.host),
+    row("memory.host", "host memory of the buffers", prediction_.memory().host_peak - sum(reserved.host),
         most_written([](const RankMeasurement& rank) { return sum(rank.written_at_host_peak); }));
     reserved_bytes_ = sum(reserved.device) + sum(reserved.host);
     process();
-    const predict::ProgramPoint& place = prediction_.memory.place;
-    const std::string predicted = position_text(prediction_.program, place.phase, place.layer, place.serves);
+    const predict::ProgramPoint& place = prediction_.memory().place;
+    const std::string predicted =
+        position_text(prediction_.program(), place.phase, place.layer, place.serves);
     std::string measured = predicted;
     for (const RankMeasurement& rank : measurement_.of_rank) {
       const program::Position& at = rank.peak_position;
-      const std::string text = position_text(prediction_.program, at.phase, at.layer,
-                                             predict::served_by(prediction_.program, at.instruction));
+      const std::string text = position_text(prediction_.program(), at.phase, at.layer,
+                                             predict::served_by(prediction_.program(), at.instruction));
       if (text != predicted) measured = text;
     }
     comparison_.texts.push_back({"memory.peak_at", "peak at", predicted, measured});
   }
 
   void traffic() {
-    for (std::size_t i = 0; i < prediction_.program.groups.size(); ++i) {
-      const program::Group& group = prediction_.program.groups[i];
+    for (std::size_t i = 0; i < prediction_.program().groups.size(); ++i) {
+      const program::Group& group = prediction_.program().groups[i];
       for (const Op op : program::kCollectiveOps) {
         double calls = 0;
         double bytes = 0;
-        for (const predict::TrafficEntry& entry : prediction_.traffic.entries) {
+        for (const predict::TrafficEntry& entry : prediction_.traffic().entries) {
           if (entry.group != group.kind || entry.collective != op) continue;
           calls += entry.calls;
           bytes += entry.bytes;
@@ -110,9 +111,9 @@ class Rows {
       }
     }
     // Of the rank that copies most: the last ones own less of padded partitions.
-    host_copies("bytes.device_to_host", "device to host", prediction_.traffic.to_host_bytes,
+    host_copies("bytes.device_to_host", "device to host", prediction_.traffic().to_host_bytes,
                 &RankMeasurement::to_host_bytes);
-    host_copies("bytes.host_to_device", "host to device", prediction_.traffic.to_device_bytes,
+    host_copies("bytes.host_to_device", "host to device", prediction_.traffic().to_device_bytes,
                 &RankMeasurement::to_device_bytes);
   }
 
@@ -166,9 +167,9 @@ class Rows {
   }
 
   void flops() {
-    figure("flops", "matrix products", Kind::flops, prediction_.work.hardware,
+    figure("flops", "matrix products", Kind::flops, prediction_.work().hardware,
            [](const RankMeasurement& rank) { return rank.product_flops; });
-    comparison_.figures.back().tolerance_below = prediction_.work.attention / 2;
+    comparison_.figures.back().tolerance_below = prediction_.work().attention / 2;
   }
 
  private:
@@ -191,7 +192,7 @@ class Rows {
   // Per rank, on average: which rank carries how much of a vector whose parts are not equal is the
   // communicator's affair, the sum over ranks is not. Both sides are one division of whole numbers.
   void moved(std::size_t index, Op op, double bytes) {
-    const program::Group& group = prediction_.program.groups[index];
+    const program::Group& group = prediction_.program().groups[index];
     const auto n = static_cast<double>(group.size);
     Bytes carried = 0;
     for (const RankMeasurement& rank : measurement_.of_rank) {
@@ -216,7 +217,7 @@ class Rows {
     for (const RankMeasurement& rank : measurement_.of_rank) {
       Process& process = processes[rank.process];
       process.predicted +=
-          static_cast<double>(prediction_.memory.peak + prediction_.memory.host_peak - reserved_bytes_);
+          static_cast<double>(prediction_.memory().peak + prediction_.memory().host_peak - reserved_bytes_);
       process.beyond_peak += static_cast<double>(rank.device_block_bytes - rank.device_peak_bytes) +
                              static_cast<double>(rank.host_block_bytes - rank.host_peak_bytes);
       process.measured = std::max(process.measured, static_cast<double>(rank.process_growth_bytes));
@@ -326,8 +327,8 @@ MeasuredSpeed measured_speed(const Prediction& prediction, const Measurement& me
   speed.step_seconds = percentile(seconds, 0.5);
   speed.fastest_seconds = measurement.steps.fastest_seconds();
   speed.slowest_seconds = measurement.steps.slowest_seconds();
-  speed.tokens_per_second = static_cast<double>(prediction.program.tokens_per_step) / speed.step_seconds;
-  speed.model_tflops = prediction.work.model / speed.step_seconds / kTera;
+  speed.tokens_per_second = static_cast<double>(prediction.program().tokens_per_step) / speed.step_seconds;
+  speed.model_tflops = prediction.work().model / speed.step_seconds / kTera;
   Flops products = 0;  // of the mean rank
   for (const RankMeasurement& rank : measurement.of_rank) {
     products += rank.product_flops / static_cast<double>(measurement.of_rank.size());

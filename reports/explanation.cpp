@@ -91,7 +91,7 @@ Explanation explain_host(const PredictedPlan& input, bool per_node) {
 }
 
 Explanation explain_traffic(std::string_view name, const PredictedPlan& input) {
-  const program::StepProgram& step = input.prediction.program;
+  const program::StepProgram& step = input.prediction.program();
   const std::string ring =
       "the sum over collectives of calls x elements x bytes per element x the part a rank sends in a ring of "
       "n";
@@ -108,7 +108,7 @@ Explanation explain_traffic(std::string_view name, const PredictedPlan& input) {
 }
 
 Explanation explain_flops(std::string_view name, const PredictedPlan& input) {
-  const program::StepProgram& step = input.prediction.program;
+  const program::StepProgram& step = input.prediction.program();
   const bool executed = name.starts_with("hardware");
   Explanation result{"the sum over matrix products of times x 2 m n k", flops_terms(step, executed),
                      executed
@@ -159,7 +159,7 @@ Explanation explain(std::string_view key, const PredictedPlan& input) {
   if (key == "capacity_bytes") return explain_capacity(input);
   if (key == "model_state_bytes") {
     return {"the sum over buffers held through the step of instances x elements x bytes per element",
-            model_state_terms(input.prediction.program), "ZeRO, arXiv 1910.02054, Section 5, Figure 1"};
+            model_state_terms(input.prediction.program()), "ZeRO, arXiv 1910.02054, Section 5, Figure 1"};
   }
   if (key == "traffic_psi") {
     return {

@@ -19,8 +19,8 @@ constexpr std::array<std::string_view, program::kCategories> kCategoryTitles{
     "gathered layers", "buckets",   "logits",          "workspace"};
 
 Data peak_at(const Prediction& prediction) {
-  const predict::ProgramPoint& place = prediction.memory.place;
-  const program::StepProgram& step = prediction.program;
+  const predict::ProgramPoint& place = prediction.memory().place;
+  const program::StepProgram& step = prediction.program();
   const program::BufferId acquired = step.code[place.instruction].operands[0].buffer;
   return Data::map()
       .set("phase", program::name_of(place.phase))
@@ -31,8 +31,8 @@ Data peak_at(const Prediction& prediction) {
 
 Data alive_at_peak(const Prediction& prediction) {
   Data list = Data::list();
-  for (const predict::LiveBuffer& live : predict::live_at_peak(prediction.program, prediction.memory)) {
-    const program::Buffer& buffer = prediction.program.buffers[live.buffer];
+  for (const predict::LiveBuffer& live : predict::live_at_peak(prediction.program(), prediction.memory())) {
+    const program::Buffer& buffer = prediction.program().buffers[live.buffer];
     list.add(Data::map()
                  .set("name", buffer.name)
                  .set("category", program::name_of(buffer.category))
@@ -52,7 +52,7 @@ Data overheads(const Prediction& prediction) {
 
 Data collectives(const Prediction& prediction) {
   Data list = Data::list();
-  for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
+  for (const predict::TrafficEntry& entry : prediction.traffic().entries) {
     list.add(Data::map()
                  .set("group", program::name_of(entry.group))
                  .set("collective", program::name_of(entry.collective))
@@ -95,7 +95,7 @@ void add_memory(List& list) {
   for (std::size_t i = 0; i < program::kCategories; ++i) {
     const std::string name(program::name_of(static_cast<program::Category>(i)));
     list.add(std::string(kCategoryPrefix) + name, std::string(kCategoryTitles[i]), "bytes",
-             "of this category, at the peak", [i](const Prediction& p) { return p.memory.at_peak[i]; });
+             "of this category, at the peak", [i](const Prediction& p) { return p.memory().at_peak[i]; });
   }
   list.add(std::string(kCategoryPrefix) + "overhead", "", "bytes",
            "what the runtime takes beside the program", [](const Prediction& p) { return p.overhead_bytes; });
@@ -114,16 +114,16 @@ void add_memory(List& list) {
 void add_traffic(List& list) {
   list.add("traffic_bytes.data_parallel", "data parallel", "bytes",
            "sent by one rank in a step, data-parallel group",
-           [](const Prediction& p) { return p.traffic.data_parallel_bytes(); });
+           [](const Prediction& p) { return p.traffic().data_parallel_bytes(); });
   list.add("traffic_bytes.tensor_parallel", "tensor parallel", "bytes",
            "sent by one rank in a step, tensor-parallel group",
-           [](const Prediction& p) { return p.traffic.tensor_parallel_bytes(); });
+           [](const Prediction& p) { return p.traffic().tensor_parallel_bytes(); });
   list.add("traffic_bytes.device_to_host", "device to host", "bytes",
            "copied from a device to host memory in a step",
-           [](const Prediction& p) { return p.traffic.to_host_bytes; });
+           [](const Prediction& p) { return p.traffic().to_host_bytes; });
   list.add("traffic_bytes.host_to_device", "host to device", "bytes",
            "copied from host memory to a device in a step",
-           [](const Prediction& p) { return p.traffic.to_device_bytes; });
+           [](const Prediction& p) { return p.traffic().to_device_bytes; });
   list.add("traffic_bytes.collectives", collectives);
   list.add("traffic_psi", "", "multiples of Psi", "the ZeRO paper's measure of data-parallel traffic",
            [](const Prediction& p) { return p.traffic_psi; });
@@ -131,13 +131,13 @@ void add_traffic(List& list) {
 
 void add_flops(List& list) {
   list.add("flops.model", "", "FLOPs", "of one rank and step, without recomputation",
-           [](const Prediction& p) { return p.work.model; });
+           [](const Prediction& p) { return p.work().model; });
   list.add("flops.hardware", "", "FLOPs", "of one rank and step, as executed",
-           [](const Prediction& p) { return p.work.hardware; });
+           [](const Prediction& p) { return p.work().hardware; });
   list.add("flops.model_all_ranks", "", "FLOPs", "of all ranks",
-           [](const Prediction& p) { return p.work.model_all_ranks; });
+           [](const Prediction& p) { return p.work().model_all_ranks; });
   list.add("flops.hardware_all_ranks", "", "FLOPs", "of all ranks, as executed",
-           [](const Prediction& p) { return p.work.hardware_all_ranks; });
+           [](const Prediction& p) { return p.work().hardware_all_ranks; });
 }
 
 std::vector<Figure> make_figures() {
@@ -148,7 +148,7 @@ std::vector<Figure> make_figures() {
   list.add("verdict", [](const Prediction& p) { return predict::name_of(p.verdict); });
   list.add("verdict_reason", [](const Prediction& p) { return p.verdict_reason; });
   list.add("missing", [](const Prediction& p) { return missing_data(p.missing); });
-  list.add("states_only", [](const Prediction& p) { return p.program.states_only; });
+  list.add("states_only", [](const Prediction& p) { return p.program().states_only; });
   add_memory(list);
   add_traffic(list);
   add_flops(list);

@@ -30,7 +30,7 @@ Data fit_data(const FitAnswer& answer) {
       .set("schema", "zeroplan.fit/1")
       .set("version", answer.version)
       .set("inputs", inputs_data(answer.model, answer.resolved))
-      .set("approximations", approximations_data(answer.prediction.program.approximations))
+      .set("approximations", approximations_data(answer.prediction.program().approximations))
       .set("assumed", assumed_data(answer.resolved.assumptions))
       .set("notes", notes_data(answer.model, answer.resolved))
       .set("result", figures_data(answer.predicted()).set("suggestions", suggestions(answer)));

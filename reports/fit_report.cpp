@@ -163,7 +163,7 @@ Report fit_report(const FitAnswer& answer) {
   std::vector<Block>& blocks = report.blocks;
   add_inputs(blocks, answer.model, answer.resolved);
   add_verdict(blocks, prediction);
-  if (prediction.program.states_only) {
+  if (prediction.program().states_only) {
     blocks.emplace_back(
         Paragraph{"Only the number of parameters is known, so this is memory of the model states and their "
                   "traffic only; activations and time are not in it."});
@@ -178,7 +178,7 @@ Report fit_report(const FitAnswer& answer) {
   } else {
     blocks.emplace_back(std::move(moved));
   }
-  if (!prediction.program.states_only) {
+  if (!prediction.program().states_only) {
     blocks.emplace_back(Paragraph{flops_sentence(result)});
     add_speed(blocks, answer.predicted(), result);
   }

@@ -202,7 +202,7 @@ class Listing {
 }  // namespace
 
 Report program_report(const FitAnswer& answer) {
-  const StepProgram& program = answer.prediction.program;
+  const StepProgram& program = answer.prediction.program();
   const Listing listing(program);
   Report report;
   add_inputs(report.blocks, answer.model, answer.resolved);

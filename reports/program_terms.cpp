@@ -79,8 +79,8 @@ Share ring_share(Op op, std::int64_t n) {
 std::vector<Term> buffer_terms(const predict::Prediction& prediction,
                                const std::function<bool(const Buffer&)>& wanted) {
   std::vector<Term> terms;
-  for (const predict::LiveBuffer& live : predict::live_at_peak(prediction.program, prediction.memory)) {
-    const Buffer& buffer = prediction.program.buffers[live.buffer];
+  for (const predict::LiveBuffer& live : predict::live_at_peak(prediction.program(), prediction.memory())) {
+    const Buffer& buffer = prediction.program().buffers[live.buffer];
     if (!wanted(buffer)) continue;
     terms.push_back({std::string(buffer.name), buffer_arithmetic(buffer, live.instances),
                      static_cast<double>(live.bytes)});
@@ -107,11 +107,11 @@ std::vector<Term> model_state_terms(const StepProgram& program) {
 std::vector<Term> host_buffer_terms(const predict::Prediction& prediction) {
   std::vector<Term> terms;
   for (std::size_t i = 0; i < program::kCategories; ++i) {
-    const Bytes bytes = prediction.memory.host_at_peak[i];
+    const Bytes bytes = prediction.memory().host_at_peak[i];
     if (bytes == 0) continue;
     const auto category = static_cast<program::Category>(i);
     std::string arithmetic;
-    for (const Buffer& buffer : prediction.program.buffers) {
+    for (const Buffer& buffer : prediction.program().buffers) {
       if (buffer.space != program::Space::host || buffer.category != category ||
           buffer.parent != program::kNoBuffer)
         continue;
@@ -147,7 +147,7 @@ std::vector<Term> traffic_terms(const StepProgram& program, program::GroupKind f
 }
 
 std::vector<Term> psi_terms(const predict::Prediction& prediction) {
-  const StepProgram& program = prediction.program;
+  const StepProgram& program = prediction.program();
   const double psi = static_cast<double>(program.parameters) /
                      static_cast<double>(program.group(program::GroupKind::tensor_parallel).size);
   std::vector<Repeated> list;

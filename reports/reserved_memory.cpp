@@ -4,8 +4,8 @@ namespace zeroplan::reports {
 
 ReservedBytes reserved_at_peak(const predict::Prediction& prediction) {
   ReservedBytes reserved;
-  const program::StepProgram& program = prediction.program;
-  for (const predict::LiveBuffer& live : predict::live_at_peak(program, prediction.memory)) {
+  const program::StepProgram& program = prediction.program();
+  for (const predict::LiveBuffer& live : predict::live_at_peak(program, prediction.memory())) {
     const program::Buffer& buffer = program.buffers[live.buffer];
     if (buffer.reserved) reserved.device[static_cast<std::size_t>(buffer.category)] += live.bytes;
   }

@@ -69,7 +69,7 @@ Explanation explain_exposed(const predict::StepTime& time, ExposedPart part) {
 
 // One term for all instructions of a part that are alike.
 Explanation explain_busy(const PredictedPlan& input, ExposedPart part) {
-  const program::StepProgram& step = input.prediction.program;
+  const program::StepProgram& step = input.prediction.program();
   const describe::Cluster& cluster = input.resolved.cluster;
   const auto costs =
       predict::step_costs(step, cluster, predict::kernel_rates(cluster.device, input.resolved.plan));

@@ -114,7 +114,7 @@ Table steps_table(const predict::Prediction& prediction, const Measurement& meas
     if (step.skipped) note = fmt::format("skipped: overflow at scale {:g}", step.loss_scale);
     table.rows.push_back({step.step, Real{step.loss, 4}, Real{step.gradient_norm, 4},
                           fmt::format("{:g}", step.learning_rate), Real{step.seconds * 1e3, 1},
-                          Real{static_cast<double>(prediction.program.tokens_per_step) / step.seconds, 0},
+                          Real{static_cast<double>(prediction.program().tokens_per_step) / step.seconds, 0},
                           note});
   }
   return table;
@@ -324,7 +324,7 @@ std::string memory_text(const predict::Prediction& prediction, const Measurement
     reserved = std::max(reserved, rank.device_block_bytes);
     workspace = std::max(workspace, rank.workspace_bytes);
   }
-  const Bytes held = prediction.memory.peak;
+  const Bytes held = prediction.memory().peak;
   std::string text = fmt::format("Asked from the device for buffers: {} bytes", thousands(reserved));
   if (reserved > held) {
     text += fmt::format(", {:.1f} % more than is held at the peak: fragmentation",
@@ -403,12 +403,12 @@ Report validation_report(const ValidationAnswer& answer) {
 
 std::string step_text(const predict::Prediction& prediction, const StepMeasurement& step,
                       std::int64_t last_step) {
-  const double tokens = static_cast<double>(prediction.program.tokens_per_step);
+  const double tokens = static_cast<double>(prediction.program().tokens_per_step);
   std::string line = fmt::format(
       "step {}/{}  loss {:.4f}  norm {:.4f}  rate {:g}  {:.1f} ms  {:.0f} tokens/s  {:.4f} TFLOPS  peak "
       "{:.2f} GiB",
       step.step, last_step, step.loss, step.gradient_norm, step.learning_rate, step.seconds * 1e3,
-      tokens / step.seconds, prediction.work.model / step.seconds / kTera,
+      tokens / step.seconds, prediction.work().model / step.seconds / kTera,
       static_cast<double>(step.peak_bytes) / static_cast<double>(kGiB));
   if (step.skipped) line += fmt::format("  skipped: overflow at scale {:g}", step.loss_scale);
   if (step.warm_up) line += "  (warm-up)";
@@ -421,9 +421,10 @@ std::string prediction_line(const predict::Prediction& prediction, const describ
       "Predicted per GPU: peak {:.3f} GiB of buffers, host {:.3f} GiB, sent {:.3f} GB data parallel and "
       "{:.3f} GB "
       "tensor parallel a step, {:.3f} TFLOP; {}.",
-      gibibytes(prediction.memory.peak), gibibytes(prediction.memory.host_peak),
-      prediction.traffic.data_parallel_bytes() / kGiga, prediction.traffic.tensor_parallel_bytes() / kGiga,
-      prediction.work.hardware / kTera, counted(plan.devices(), "rank"));
+      gibibytes(prediction.memory().peak), gibibytes(prediction.memory().host_peak),
+      prediction.traffic().data_parallel_bytes() / kGiga,
+      prediction.traffic().tensor_parallel_bytes() / kGiga, prediction.work().hardware / kTera,
+      counted(plan.devices(), "rank"));
 }
 
 }  // namespace zeroplan::reports

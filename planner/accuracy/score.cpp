@@ -121,7 +121,7 @@ class Scorer {
     }
     if (!is_evidence_) return;
     figures_.push_back(figure);
-    const double unseen = step_seconds(modelled, prediction.program, pace_without(fold_of(modelled)));
+    const double unseen = step_seconds(modelled, prediction.program(), pace_without(fold_of(modelled)));
     for (OpenScore* open : open_) {
       open->held_out_errors.push_back(interval_error(unseen, measured, measured));
     }
@@ -164,7 +164,7 @@ std::string_view name_of(Measure measure) { return measure == Measure::memory ? 
 // Tensors are what PyTorch calls allocated; the allocator's cache comes on top for reserved, and the rest of
 // what the process holds for nvidia-smi. A source that names no kind is taken to mean reserved, the middle.
 Bytes predicted_memory(const Prediction& prediction, MemoryKind kind) {
-  Bytes bytes = prediction.memory.peak;
+  Bytes bytes = prediction.memory().peak;
   for (const predict::OverheadTerm& term : prediction.overheads) {
     const bool of_the_cache = term.name == "allocator";
     const bool of_the_tensors = term.name == "library_workspace";

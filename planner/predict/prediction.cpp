@@ -79,23 +79,24 @@ MemoryNeed memory_need(const program::StepProgram& program, const MemoryProfile&
 
 Prediction predict(const describe::Model& model, const Plan& plan, const Cluster& cluster) {
   Prediction prediction;
-  prediction.program = program::compile(model, plan);
-  prediction.memory = read_memory(prediction.program);
-  prediction.traffic = read_traffic(prediction.program);
-  prediction.work = read_work(prediction.program);
-  prediction.time = read_time(prediction.program, cluster, kernel_rates(cluster.device, plan));
+  StagePrediction& stage = prediction.stages.front();
+  stage.program = program::compile(model, plan);
+  stage.memory = read_memory(stage.program);
+  stage.traffic = read_traffic(stage.program);
+  stage.work = read_work(stage.program);
+  prediction.time = read_time(stage.program, cluster, kernel_rates(cluster.device, plan));
   const double parameters_of_rank =
-      static_cast<double>(prediction.program.parameters) / static_cast<double>(plan.tensor_parallel);
-  prediction.traffic_psi = prediction.traffic.data_parallel_psi(parameters_of_rank);
+      static_cast<double>(prediction.program().parameters) / static_cast<double>(plan.tensor_parallel);
+  prediction.traffic_psi = prediction.traffic().data_parallel_psi(parameters_of_rank);
 
   for (const Category category : {Category::parameter, Category::gradient, Category::optimizer_state}) {
-    prediction.model_state_bytes += prediction.memory.persistent[static_cast<std::size_t>(category)];
+    prediction.model_state_bytes += prediction.memory().persistent[static_cast<std::size_t>(category)];
   }
-  for_each_overhead(prediction.memory.peak, prediction.program.groups.size(), plan, cluster,
+  for_each_overhead(prediction.memory().peak, prediction.program().groups.size(), plan, cluster,
                     [&](std::string_view name, Bytes bytes, const std::string& source) {
                       prediction.overheads.push_back({std::string(name), bytes, source});
                     });
-  const MemoryNeed need = memory_need(prediction.program, prediction.memory, model, plan, cluster);
+  const MemoryNeed need = memory_need(prediction.program(), prediction.memory(), model, plan, cluster);
   prediction.need = need;
   prediction.overhead_bytes = need.overheads;
   prediction.peak_bytes = need.peak;
@@ -116,15 +117,15 @@ std::optional<TrainingStep> training_step(const Prediction& prediction, const Pl
                                           const describe::Device& device) {
   if (!has_time(prediction)) return std::nullopt;
   const std::optional<Figure>& peak = peak_tflops(device, plan.precision);
-  return TrainingStep{prediction.time.seconds, prediction.work, prediction.program.tokens_per_step,
-                      plan.global_batch(),     plan.devices(),  peak ? peak->value * kTera : 0,
+  return TrainingStep{prediction.time.seconds, prediction.work(), prediction.program().tokens_per_step,
+                      plan.global_batch(),     plan.devices(),    peak ? peak->value * kTera : 0,
                       plan.recompute};
 }
 
 std::string why_no_time(const Prediction& prediction, const Plan& plan, const Cluster& cluster) {
   if (prediction.does_not_fit()) return "the plan does not fit";
   if (prediction.time.is_known()) return {};
-  if (prediction.program.states_only) return "only the number of parameters is known";
+  if (prediction.program().states_only) return "only the number of parameters is known";
   const KernelRates rates = kernel_rates(cluster.device, plan);
   if (rates.matmul_flops_per_s <= 0) {
     return fmt::format("the description of {} has no peak in {}", cluster.device.name,

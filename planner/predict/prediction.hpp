@@ -22,13 +22,26 @@ struct OverheadTerm {
   std::string source;
 };
 
-// Everything known about one plan before it runs.
-struct Prediction {
+// One stage of a plan: ranks of different pipeline stages run different programs, all others alike ones.
+struct StagePrediction {
   program::StepProgram program;
   MemoryProfile memory;
   Traffic traffic;
   Work work;
-  StepTime time;
+};
+
+// Everything known about one plan before it runs.
+struct Prediction {
+  std::vector<StagePrediction> stages{
+      1};                 // the distinct ones, in the order of a pipeline; there is one without any
+  std::size_t worst = 0;  // the stage that needs most memory, whose memory the answer is
+  StepTime time;          // of a step, from all stages together
+
+  const StagePrediction& worst_stage() const { return stages[worst]; }
+  const program::StepProgram& program() const { return worst_stage().program; }
+  const MemoryProfile& memory() const { return worst_stage().memory; }
+  const Traffic& traffic() const { return worst_stage().traffic; }
+  const Work& work() const { return worst_stage().work; }
 
   MemoryNeed need;
   std::vector<OverheadTerm> overheads;

@@ -153,9 +153,9 @@ std::optional<Evaluation> Evaluator::in_full(const Neighbour& neighbour) {
   evaluation.memory = prediction.need;
   evaluation.verdict = prediction.verdict;
   evaluation.time = prediction.time;
-  evaluation.work = prediction.work;
-  add_traffic(evaluation, prediction.traffic);
-  evaluation.tokens_per_step = prediction.program.tokens_per_step;
+  evaluation.work = prediction.work();
+  add_traffic(evaluation, prediction.traffic());
+  evaluation.tokens_per_step = prediction.program().tokens_per_step;
   return evaluation;
 }
 

@@ -45,7 +45,7 @@ struct Combination {
 
 // Of a model without a shape no yes can be had: there it is that nothing else is missing.
 bool is_yes(const predict::Prediction& prediction) {
-  if (!prediction.program.states_only) return prediction.fits();
+  if (!prediction.program().states_only) return prediction.fits();
   return !prediction.does_not_fit() && predict::host_holds(prediction).value_or(false);
 }
 
@@ -81,7 +81,7 @@ struct Searcher {
       const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
       suggestion.peak_bytes = prediction.peak_bytes;
       suggestion.capacity_bytes = prediction.capacity_bytes;
-      if (prediction.memory.host_peak > 0) suggestion.host_bytes_per_node = prediction.host_bytes_per_node;
+      if (prediction.memory().host_peak > 0) suggestion.host_bytes_per_node = prediction.host_bytes_per_node;
       suggestion.missing = prediction.missing;
       if (!prediction.does_not_fit()) return suggestion;
     } catch (const ConfigurationError&) {

@@ -12,7 +12,7 @@ namespace {
 
 predict::Prediction prediction_with_overheads() {
   predict::Prediction prediction;
-  prediction.memory.peak = 1000;
+  prediction.stages.front().memory.peak = 1000;
   prediction.overheads = {
       {"context", 100, ""}, {"library_workspace", 10, ""}, {"communicators", 50, ""}, {"allocator", 7, ""}};
   return prediction;

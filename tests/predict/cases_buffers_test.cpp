@@ -30,12 +30,12 @@ TEST_CASE("R04: an optimizer that copies its fp32 shard peaks in the step, and 7
         "v100-32gb");
   };
   const predict::Prediction zero2 = with(2);
-  CHECK(static_cast<double>(zero2.program.parameters) == question.given("params"));
+  CHECK(static_cast<double>(zero2.program().parameters) == question.given("params"));
   CHECK(gib(buffer_bytes(zero2, "fused_gradient")) ==
         doctest::Approx(question.answer("temporary_gib")).epsilon(0.001));
   CHECK(states_gib(zero2) >= question.answers("zero2_states_gib")[0] * 0.999);
   CHECK(states_gib(zero2) <= question.answers("zero2_states_gib")[1] * 1.001);
-  CHECK(zero2.memory.place.phase == program::Phase::step);
+  CHECK(zero2.memory().place.phase == program::Phase::step);
   CHECK(zero2.fits() == question.yes("fits.zero2"));
   const predict::Prediction zero3 = with(3);
   CHECK(std::abs(states_gib(zero3) - question.answer("zero3_states_gib")) <= 0.051);
@@ -52,7 +52,7 @@ TEST_CASE("R06: host memory of a fully offloaded 33B model is a range, and its m
     return predict::predict(describe::resolve_model(model), resolved.plan, resolved.cluster);
   };
   const predict::Prediction small = with_host(600);
-  CHECK(static_cast<double>(small.program.parameters) == question.given("params"));
+  CHECK(static_cast<double>(small.program().parameters) == question.given("params"));
   const double least = gb(static_cast<double>(small.host_bytes_per_node_least));
   const double most = gb(static_cast<double>(small.host_bytes_per_node));
   CHECK(least == doctest::Approx(question.answers("range_gb")[0]).epsilon(0.02));
@@ -93,16 +93,16 @@ TEST_CASE("R12: a bucket larger than the gradients that are saved makes ZeRO-2 n
   const double bucket = question.given("bucket_elements") * question.given("bucket_bytes");
   const predict::Prediction zero1 = with(1, bucket);
   const predict::Prediction zero2 = with(2, bucket);
-  const auto parameters = static_cast<double>(zero1.program.parameters);
+  const auto parameters = static_cast<double>(zero1.program().parameters);
   CHECK(parameters == doctest::Approx(question.given("params")).epsilon(0.02));
   const double saved = mib(held_bytes(zero1, Category::gradient) - held_bytes(zero2, Category::gradient));
   CHECK(saved == doctest::Approx(question.answer("state_saving_mib")).epsilon(0.02));
   CHECK(mib(buffer_bytes(zero2, "gradient_bucket") + buffer_bytes(zero2, "gradient_bucket.rest")) ==
         doctest::Approx(question.answer("bucket_mib")).epsilon(0.1));
-  const double more = gib(static_cast<double>(zero2.memory.peak - zero1.memory.peak));
+  const double more = gib(static_cast<double>(zero2.memory().peak - zero1.memory().peak));
   CHECK(more >= 0.3);
   CHECK(more <= 1.0);
-  CHECK(with(2, 0).memory.peak > with(1, 0).memory.peak);
+  CHECK(with(2, 0).memory().peak > with(1, 0).memory().peak);
 }
 
 TEST_CASE("R14: one fp32 score tensor of an unfused attention") {

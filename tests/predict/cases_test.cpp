@@ -75,7 +75,7 @@ TEST_CASE("R03: two 80 GB devices are the fewest for 7B under full sharding") {
     return predicted_in(question.given("gpu_gib"), "llama2-7b",
                         fmt::format("gpus={} zero=3 micro_batch=1 seq=1024", gpus), "a100-80gb");
   };
-  CHECK(static_cast<double>(on(1).program.parameters) == question.given("params"));
+  CHECK(static_cast<double>(on(1).program().parameters) == question.given("params"));
   CHECK(states_gib(on(1)) == doctest::Approx(question.answer("states_gib.1")).epsilon(0.001));
   CHECK(states_gib(on(2)) == doctest::Approx(question.answer("states_gib.2")).epsilon(0.001));
   std::int64_t fewest = 1;
@@ -90,7 +90,7 @@ TEST_CASE("R05: 70B does not train on 8 devices of 141 GB, and does with states 
                         "gpus=8 zero=3 micro_batch=1 seq=1024 " + words, "h200");
   };
   const predict::Prediction resident = with("offload=none");
-  CHECK(static_cast<double>(resident.program.parameters) == question.given("params"));
+  CHECK(static_cast<double>(resident.program().parameters) == question.given("params"));
   CHECK(states_gib(resident) == doctest::Approx(question.answers("states_gib")[0]).epsilon(0.001));
   CHECK(resident.fits() == question.yes("fits.none"));
   const predict::Prediction deepspeed = with("offload=none engine=deepspeed");
@@ -111,8 +111,8 @@ TEST_CASE("R07: memory of a mixture of experts follows all its parameters") {
         "a100-80gb");
   };
   const predict::Prediction replicated = on(8, 2, "native");
-  CHECK(static_cast<double>(replicated.program.parameters) == question.given("params_total"));
-  CHECK(static_cast<double>(replicated.program.active_parameters) == question.given("params_active"));
+  CHECK(static_cast<double>(replicated.program().parameters) == question.given("params_total"));
+  CHECK(static_cast<double>(replicated.program().active_parameters) == question.given("params_active"));
   CHECK(gib(held_bytes(replicated, Category::parameter)) ==
         doctest::Approx(question.answer("zero2_weights_alone_gib")).epsilon(0.001));
   std::size_t range = 0;
@@ -133,7 +133,7 @@ TEST_CASE("R08: a fully sharded 32B model is no replica: one layer at a time is 
   const Case question("R08");
   const predict::Prediction native = predicted_in(question.given("gpu_gib"), "qwen2.5-32b",
                                                   "gpus=16 zero=3 dtype=bf16 seq=1024", "a100-80gb");
-  CHECK(static_cast<double>(native.program.parameters) == question.given("params"));
+  CHECK(static_cast<double>(native.program().parameters) == question.given("params"));
   CHECK(states_gib(native) == doctest::Approx(question.answers("states_gib")[0]).epsilon(0.001));
   const predict::Prediction deepspeed =
       predicted("qwen2.5-32b", "gpus=16 zero=3 seq=1024 engine=deepspeed", "a100-80gb");
@@ -230,6 +230,6 @@ TEST_CASE("R27: the estimator's figure for ZeRO-3 without offload, rebuilt") {
   const predict::Prediction prediction = predicted(
       fmt::format("{},largest_layer={:.0f}", parameter_count(question), question.given("largest_module")),
       "gpus=4 zero=3 engine=deepspeed-estimator");
-  CHECK(gib(static_cast<double>(prediction.memory.peak)) ==
+  CHECK(gib(static_cast<double>(prediction.memory().peak)) ==
         doctest::Approx(question.answer("gib")).epsilon(0.003));
 }

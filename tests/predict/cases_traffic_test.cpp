@@ -40,7 +40,8 @@ TEST_CASE("R17: ZeRO-3 moves 6 M (N-1)/N bytes, which as many tokens hide at eve
     CAPTURE(ranks);
     const double sent =
         predicted(fmt::format("params={:.0f}", parameters), fmt::format("gpus={} zero=3", ranks))
-            .traffic.sent_bytes(GroupKind::data_parallel);
+            .traffic()
+            .sent_bytes(GroupKind::data_parallel);
     const double n = static_cast<double>(ranks);
     CHECK(sent == doctest::Approx(6 * parameters * (n - 1) / n).epsilon(1e-6));
     if (ranks == 512) CHECK(gb(sent) == doctest::Approx(question.answer("example.gb")).epsilon(0.05));
@@ -52,8 +53,8 @@ TEST_CASE("R17: ZeRO-3 moves 6 M (N-1)/N bytes, which as many tokens hide at eve
     const predict::Prediction prediction =
         predicted(model, "gpus=512 zero=3 micro_batch=1 seq=1024 recompute=full", "a100-80gb");
     const double seconds =
-        prediction.traffic.sent_bytes(GroupKind::data_parallel) / question.given("node_bytes_per_s");
-    const double flops_per_token = prediction.work.hardware / 1024;
+        prediction.traffic().sent_bytes(GroupKind::data_parallel) / question.given("node_bytes_per_s");
+    const double flops_per_token = prediction.work().hardware / 1024;
     const double tokens = seconds * question.given("flops_per_gpu") / flops_per_token;
     CHECK(tokens == doctest::Approx(question.answer("tokens_per_gpu")).epsilon(0.05));
   }
@@ -74,11 +75,11 @@ TEST_CASE("R19: model FLOPs of a token of LLaMA-7B are 6 P + 12 L h s, its peak 
   const Case question("R19");
   const predict::Prediction prediction =
       predicted("llama2-7b", fmt::format("dp=1 micro_batch=1 seq={:.0f}", question.given("seq")), "h100");
-  CHECK(static_cast<double>(prediction.program.parameters) == question.given("params"));
+  CHECK(static_cast<double>(prediction.program().parameters) == question.given("params"));
   const double formula = 6 * question.given("params") +
                          12 * question.given("layers") * question.given("hidden") * question.given("seq");
   // The formula counts the input embedding, which is looked up and not multiplied: 1.7 % here.
-  const double per_token = prediction.work.model / question.given("seq");
+  const double per_token = prediction.work().model / question.given("seq");
   const double lookup = 6.0 * 32000 * question.given("hidden");
   CHECK(per_token == doctest::Approx(formula - lookup).epsilon(0.001));
   CHECK(per_token == doctest::Approx(formula).epsilon(0.02));
@@ -97,6 +98,6 @@ TEST_CASE("R21: FLOPs of a step with full recomputation and a large vocabulary")
           question.given("global_batch"), question.given("seq")),
       "a100-80gb");
   const double tflops =
-      prediction.work.hardware_all_ranks / question.given("gpus") / question.given("seconds") / 1e12;
+      prediction.work().hardware_all_ranks / question.given("gpus") / question.given("seconds") / 1e12;
   CHECK(tflops == doctest::Approx(question.answer("tflops")).epsilon(0.001));
 }

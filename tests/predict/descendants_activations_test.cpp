@@ -103,8 +103,8 @@ Moved two_layers(std::int64_t hidden, std::int64_t heads, const std::string& wor
   for (const int sign : {-1, 1}) {
     const predict::Prediction prediction = predicted(
         fmt::format("layers={},hidden={},heads={},vocab=1024", sign > 0 ? 6 : 4, hidden, heads), words);
-    result.flops += sign * prediction.work.hardware;
-    result.bytes += sign * (prediction.traffic.to_device_bytes + prediction.traffic.to_host_bytes);
+    result.flops += sign * prediction.work().hardware;
+    result.bytes += sign * (prediction.traffic().to_device_bytes + prediction.traffic().to_host_bytes);
   }
   return result;
 }

@@ -70,7 +70,7 @@ TEST_CASE("D1: device memory of every example of the estimator") {
     CAPTURE(text(row, "case"));
     const EstimatorCase how = read_case(text(row, "case"));
     const double device =
-        gib(static_cast<double>(estimated("params=2851M,largest_layer=32M", 8, how).memory.peak));
+        gib(static_cast<double>(estimated("params=2851M,largest_layer=32M", 8, how).memory().peak));
     CHECK(device == doctest::Approx(gib(estimator_device_bytes(2851e6, 32e6, 8, how))).epsilon(1e-5));
     CHECK(std::abs(device - number(row, "gpu_exact")) < 0.0001);
     CHECK(std::abs(device - number(row, "gpu")) < 0.01);
@@ -100,7 +100,7 @@ TEST_CASE("D1: the estimator's example of T5-large on 4 devices") {
     EstimatorCase how;
     how.stage = 3;
     how.offload = offload;
-    return mib(static_cast<double>(estimated(model, integer(example, "total_gpus"), how).memory.peak));
+    return mib(static_cast<double>(estimated(model, integer(example, "total_gpus"), how).memory().peak));
   };
   CHECK(std::abs(device("none") - number(example, "case1_MiB")) < 1);
   CHECK(std::abs(device("all") - number(example, "case2_MiB")) < 1);

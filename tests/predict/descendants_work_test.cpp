@@ -34,7 +34,7 @@ TEST_CASE("D2: parameters and percent of peak of Megatron's Table 1") {
   for (const Value& row : rows(facts.root, "megatron_sc21.table_1.rows")) {
     CAPTURE(text(row, "params_B"));
     const predict::Prediction prediction = predicted(gpt(row), "dp=1 seq=2048 micro_batch=1", "a100-80gb");
-    const double billions = static_cast<double>(prediction.program.parameters) / 1e9;
+    const double billions = static_cast<double>(prediction.program().parameters) / 1e9;
     CHECK(std::abs(billions - number(row, "params_B")) <= 0.06);
     CHECK(std::abs(billions - number(row, "params_computed")) <= 0.01);
     const double percent = 100 * number(row, "tflops") / a100_peak_tflops();
@@ -56,8 +56,8 @@ TEST_CASE("D2: FLOPs of an iteration with recomputation, and the iteration time 
     const double hidden = number(row, "hidden");
     const double equation_3 = 96 * number(row, "batch") * 2048 * layers * hidden * hidden *
                               (1 + 2048 / (6 * hidden) + 51200 / (16 * layers * hidden));
-    CHECK(prediction.work.hardware_all_ranks == doctest::Approx(equation_3).epsilon(1e-9));
-    const double seconds = prediction.work.hardware_all_ranks / (number(row, "aggregate_pflops") * 1e15);
+    CHECK(prediction.work().hardware_all_ranks == doctest::Approx(equation_3).epsilon(1e-9));
+    const double seconds = prediction.work().hardware_all_ranks / (number(row, "aggregate_pflops") * 1e15);
     CHECK(seconds == doctest::Approx(number(row, "iteration_s")).epsilon(0.002));
   }
 }

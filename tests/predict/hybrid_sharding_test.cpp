@@ -24,7 +24,7 @@ predict::Prediction of_states(const std::string& words) {
 
 double sent(const predict::Prediction& prediction, GroupKind group, Op collective) {
   double sum = 0;
-  for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
+  for (const predict::TrafficEntry& entry : prediction.traffic().entries) {
     const bool scalars = entry.phase == program::Phase::step && entry.collective == Op::all_reduce;
     if (entry.group == group && entry.collective == collective && !scalars) sum += entry.sent_bytes;
   }
@@ -103,5 +103,5 @@ TEST_CASE("hybrid sharding over a slow network is faster than sharding over all,
   const predict::Prediction inside = on("shard=8");
   REQUIRE(all.time.is_known());
   CHECK(inside.time.seconds < all.time.seconds);
-  CHECK(inside.memory.peak > all.memory.peak);
+  CHECK(inside.memory().peak > all.memory().peak);
 }

@@ -40,8 +40,8 @@ TrainingStep step_of(const std::string& model, const std::string& words, std::in
   const predict::Prediction prediction = predicted(model, words, "a100-80gb");
   TrainingStep step;
   step.seconds = seconds;
-  step.work = prediction.work;
-  step.tokens = prediction.program.tokens_per_step;
+  step.work = prediction.work();
+  step.tokens = prediction.program().tokens_per_step;
   step.sequences = resolved.plan.global_batch();
   step.devices = devices;
   step.peak_flops_per_s =
@@ -154,7 +154,7 @@ TEST_CASE("D4: selective recomputation executes one score product more, the pape
   const describe::Document facts = reference("descendants.yaml");
   for (const Value& run : rows(facts.root, "korthikanti_2022.runs.rows")) {
     CAPTURE(text(run, "model"));
-    const predict::Work work = predicted(gpt(run), korthikanti_layout(run, "selective"), "a100-80gb").work;
+    const predict::Work work = predicted(gpt(run), korthikanti_layout(run, "selective"), "a100-80gb").work();
     const double score_product =
         2 * number(run, "batch") * number(run, "layers") * 2048 * 2048 * number(run, "hidden");
     CHECK(work.hardware_all_ranks - work.model_all_ranks == doctest::Approx(score_product).epsilon(1e-6));

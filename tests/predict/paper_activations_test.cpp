@@ -86,9 +86,9 @@ TEST_CASE("Z9: P_a+cpu moves the divided checkpoints to host memory and back") {
       predicted(gpt(125, 8192, 64),
                 "gpus=400 mp=16 zero=2 micro_batch=32 seq=1024 recompute=full offload_activations=on");
   const double divided = 125.0 * 32 * 1024 * 8192 * 2 / 16;
-  CHECK(prediction.traffic.to_host_bytes == doctest::Approx(divided).epsilon(1e-9));
-  CHECK(prediction.traffic.to_device_bytes == doctest::Approx(divided).epsilon(1e-9));
-  CHECK(static_cast<double>(prediction.memory.host_peak) == doctest::Approx(divided).epsilon(1e-6));
+  CHECK(prediction.traffic().to_host_bytes == doctest::Approx(divided).epsilon(1e-9));
+  CHECK(prediction.traffic().to_device_bytes == doctest::Approx(divided).epsilon(1e-9));
+  CHECK(static_cast<double>(prediction.memory().host_peak) == doctest::Approx(divided).epsilon(1e-6));
 }
 
 TEST_CASE("Z10: Figure 7's differences at 40B") {
@@ -134,15 +134,15 @@ TEST_CASE("Z12: Section 9's 140 days follow from the ratio of the models; the ti
   const std::string words = "dp=1 micro_batch=1 seq=512";
   const predict::Prediction bert = predicted("layers=24,hidden=1024,heads=16,vocab=30522", words);
   const predict::Prediction trillion = predicted("layers=128,hidden=25600,heads=160,vocab=51200", words);
-  CHECK(static_cast<double>(bert.program.parameters) ==
+  CHECK(static_cast<double>(bert.program().parameters) ==
         doctest::Approx(number(section, "bert_large.params")).epsilon(0.02));
   const double minutes_per_day = 24 * 60;
   const double days_at_ratio_one = number(section, "bert_large.minutes") / minutes_per_day;
-  const double by_parameters = static_cast<double>(trillion.program.parameters) /
-                               static_cast<double>(bert.program.parameters) * days_at_ratio_one;
+  const double by_parameters = static_cast<double>(trillion.program().parameters) /
+                               static_cast<double>(bert.program().parameters) * days_at_ratio_one;
   CHECK(by_parameters == doctest::Approx(139.6).epsilon(0.01));
   // By FLOPs the small model's head and attention weigh more.
-  const double by_flops = trillion.work.model / bert.work.model * days_at_ratio_one;
+  const double by_flops = trillion.work().model / bert.work().model * days_at_ratio_one;
   CHECK(by_flops == doctest::Approx(number(section, "one_trillion.days")).epsilon(0.1));
 }
 
@@ -196,8 +196,8 @@ TEST_CASE("Section 3.2: checkpointing costs a third more work in the blocks") {
   const std::string words = "dp=1 micro_batch=1 seq=1024 attention=materialized recompute=full";
   const predict::Prediction shallow = predicted(gpt(24, 1600, 25), words);
   const predict::Prediction deep = predicted(gpt(48, 1600, 25), words);
-  const double executed = deep.work.hardware - shallow.work.hardware;
-  const double needed = deep.work.model - shallow.work.model;
+  const double executed = deep.work().hardware - shallow.work().hardware;
+  const double needed = deep.work().model - shallow.work().model;
   const double percent = number(fact(paper.root, "recompute_overhead"), "value");
   CHECK(100 * (executed / needed - 1) == doctest::Approx(percent).epsilon(0.02));
 }

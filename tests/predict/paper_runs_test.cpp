@@ -72,7 +72,7 @@ TEST_CASE("Z5: the parameters of every run, and their distance from the label") 
   const describe::Document paper = reference("zero_paper.yaml");
   for_each_run(paper.root, [](const Value& run) {
     const predict::Prediction prediction = run_with(run, "zero=0");
-    const double billions = static_cast<double>(prediction.program.parameters) / 1e9;
+    const double billions = static_cast<double>(prediction.program().parameters) / 1e9;
     CHECK(std::abs(billions - number(run, "pfull")) <= 0.00051);
 
     const double layers = number(run, "layers");

@@ -160,7 +160,7 @@ TEST_CASE("Z2: volume per device is the ring's exact factor (n-1)/n of the paper
     const double factor = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
     for (int stage = 0; stage <= 3; ++stage) {
       const double sent =
-          states_of(psi, ranks, 1, stage).traffic.sent_bytes(program::GroupKind::data_parallel);
+          states_of(psi, ranks, 1, stage).traffic().sent_bytes(program::GroupKind::data_parallel);
       CHECK(sent == doctest::Approx((stage == 3 ? 3 : 2) * 2 * psi * factor).epsilon(1e-6));
     }
   }

@@ -78,7 +78,7 @@ Bar make_bar(const std::string& figure, const Value& run, double measured) {
   bar.measured = measured;
   const predict::Prediction prediction = bar.is_zero ? run_in_config(run, config) : run_as(run, "zero=0");
   REQUIRE(prediction.time.is_known());
-  bar.predicted = static_cast<double>(prediction.work.hardware) / prediction.time.seconds / 1e12;
+  bar.predicted = static_cast<double>(prediction.work().hardware) / prediction.time.seconds / 1e12;
   bar.fits = prediction.fits();
   return bar;
 }

@@ -120,7 +120,7 @@ TEST_CASE("a window makes a step faster, and moves no byte of its memory and tra
   CHECK(windowed.time.seconds < 0.8 * full.time.seconds);
   CHECK(windowed.peak_bytes == full.peak_bytes);
   CHECK(windowed.traffic_psi == full.traffic_psi);
-  CHECK(windowed.program.code.size() == full.program.code.size());
+  CHECK(windowed.program().code.size() == full.program().code.size());
 }
 
 TEST_CASE("a window that is as long as the sequence is none") {

@@ -20,30 +20,30 @@ constexpr std::size_t kData = 0, kTensor = 1;
 // What a run measures when the prediction is right.
 program::Measurement as_predicted(const predict::Prediction& prediction, std::int64_t ranks) {
   RankMeasurement rank;
-  rank.device_peak_bytes = rank.device_block_bytes = prediction.memory.peak;
-  rank.host_peak_bytes = prediction.memory.host_peak;
-  rank.at_device_peak = rank.written_at_device_peak = prediction.memory.at_peak;
-  rank.written_at_host_peak = prediction.memory.host_at_peak;
-  const predict::ProgramPoint& place = prediction.memory.place;
+  rank.device_peak_bytes = rank.device_block_bytes = prediction.memory().peak;
+  rank.host_peak_bytes = prediction.memory().host_peak;
+  rank.at_device_peak = rank.written_at_device_peak = prediction.memory().at_peak;
+  rank.written_at_host_peak = prediction.memory().host_at_peak;
+  const predict::ProgramPoint& place = prediction.memory().place;
   rank.peak_position = {place.phase, place.layer, place.instruction};
-  for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
-    const program::GroupId group = prediction.program.find_group(entry.group);
+  for (const predict::TrafficEntry& entry : prediction.traffic().entries) {
+    const program::GroupId group = prediction.program().find_group(entry.group);
     program::CollectiveCount& count = rank.collectives.at(group)[program::collective_index(entry.collective)];
     count.calls += static_cast<std::int64_t>(entry.calls);
     count.bytes += static_cast<Bytes>(entry.bytes);
     // A ring's share (the vectors of this plan divide evenly): 2 (n-1)/n and (n-1)/n of them.
-    const std::int64_t n = prediction.program.groups.at(group).size;
+    const std::int64_t n = prediction.program().groups.at(group).size;
     rank.moved.at(group)[program::collective_index(entry.collective)] +=
         (entry.collective == Op::all_reduce ? 2 : 1) * static_cast<Bytes>(entry.bytes) * (n - 1) / n;
   }
-  rank.to_host_bytes = static_cast<Bytes>(prediction.traffic.to_host_bytes);
-  rank.to_device_bytes = static_cast<Bytes>(prediction.traffic.to_device_bytes);
-  rank.product_flops = prediction.work.hardware;
+  rank.to_host_bytes = static_cast<Bytes>(prediction.traffic().to_host_bytes);
+  rank.to_device_bytes = static_cast<Bytes>(prediction.traffic().to_device_bytes);
+  rank.product_flops = prediction.work().hardware;
   program::Measurement measurement;
   measurement.ranks = ranks;
   for (std::int64_t r = 0; r < ranks; ++r) {
     rank.process = r;
-    rank.process_growth_bytes = prediction.memory.peak + prediction.memory.host_peak;
+    rank.process_growth_bytes = prediction.memory().peak + prediction.memory().host_peak;
     measurement.of_rank.push_back(rank);
   }
   for (const double seconds : {9.0, 2.0, 4.0, 1.0}) {
@@ -104,7 +104,7 @@ TEST_CASE("what is as predicted is ok, and each figure that is off by a little i
   CHECK_FALSE(refused([](RankMeasurement& rank) { rank.process_growth_bytes += 7 * kMiB; }));
   // Causality: attention may leave out up to half of its squares.
   CHECK_FALSE(
-      refused([&](RankMeasurement& rank) { rank.product_flops -= 0.49 * prediction.work.attention; }));
+      refused([&](RankMeasurement& rank) { rank.product_flops -= 0.49 * prediction.work().attention; }));
 }
 
 TEST_CASE("ranks that are threads of one process share its growth") {
@@ -113,7 +113,7 @@ TEST_CASE("ranks that are threads of one process share its growth") {
   program::Measurement measurement = as_predicted(prediction, 2);
   for (RankMeasurement& rank : measurement.of_rank) {
     rank.process = 7;
-    rank.process_growth_bytes = 2 * prediction.memory.peak;
+    rank.process_growth_bytes = 2 * prediction.memory().peak;
   }
   CHECK(reports::compare(prediction, measurement).ok());
 }
@@ -172,7 +172,7 @@ TEST_CASE("speed is that of the median measured step") {
   CHECK(speed.fastest_seconds == 1);
   CHECK(speed.slowest_seconds == 4);
   CHECK(speed.tokens_per_second == 2 * 3 * 32 / 2.0);
-  CHECK(speed.model_tflops == doctest::Approx(prediction.work.model / 2 / 1e12));
+  CHECK(speed.model_tflops == doctest::Approx(prediction.work().model / 2 / 1e12));
 
   // findings/executor.md, section 1.2, number 9: what the hardware did is what was counted, and not what was
   // predicted.

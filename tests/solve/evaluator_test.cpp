@@ -47,12 +47,12 @@ int compare(const describe::Model& model, const describe::PlanOptions& options, 
             CHECK(found->memory.capacity == expected->capacity_bytes);
             CHECK(found->memory.host_per_node == expected->host_bytes_per_node);
             CHECK(found->verdict == expected->verdict);
-            CHECK(found->tokens_per_step == expected->program.tokens_per_step);
-            check_near(found->work.hardware, expected->work.hardware);
-            check_near(found->work.model_all_ranks, expected->work.model_all_ranks);
-            check_near(found->sent_data_parallel_bytes, expected->traffic.data_parallel_bytes());
-            check_near(found->sent_tensor_parallel_bytes, expected->traffic.tensor_parallel_bytes());
-            check_near(found->to_host_bytes, expected->traffic.to_host_bytes);
+            CHECK(found->tokens_per_step == expected->program().tokens_per_step);
+            check_near(found->work.hardware, expected->work().hardware);
+            check_near(found->work.model_all_ranks, expected->work().model_all_ranks);
+            check_near(found->sent_data_parallel_bytes, expected->traffic().data_parallel_bytes());
+            check_near(found->sent_tensor_parallel_bytes, expected->traffic().tensor_parallel_bytes());
+            check_near(found->to_host_bytes, expected->traffic().to_host_bytes);
             check_near(found->time.seconds, expected->time.seconds);
             check_near(found->time.waiting_seconds, expected->time.waiting_seconds);
             for (std::size_t part = 0; part < predict::kExposedParts; ++part) {

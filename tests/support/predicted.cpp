@@ -38,24 +38,24 @@ Prediction predicted_in(double capacity_gib, const std::string& model, const std
 }
 
 double held_bytes(const Prediction& prediction, program::Category category) {
-  return static_cast<double>(prediction.memory.persistent[static_cast<std::size_t>(category)]);
+  return static_cast<double>(prediction.memory().persistent[static_cast<std::size_t>(category)]);
 }
 
 double peak_bytes(const Prediction& prediction, program::Category category) {
-  return static_cast<double>(prediction.memory.at_peak[static_cast<std::size_t>(category)]);
+  return static_cast<double>(prediction.memory().at_peak[static_cast<std::size_t>(category)]);
 }
 
 double buffer_bytes(const Prediction& prediction, std::string_view name) {
   double sum = 0;
-  for (const predict::LiveBuffer& live : predict::live_at_peak(prediction.program, prediction.memory)) {
-    if (prediction.program.buffers[live.buffer].name == name) sum += static_cast<double>(live.bytes);
+  for (const predict::LiveBuffer& live : predict::live_at_peak(prediction.program(), prediction.memory())) {
+    if (prediction.program().buffers[live.buffer].name == name) sum += static_cast<double>(live.bytes);
   }
   return sum;
 }
 
 double moved_elements(const Prediction& prediction, program::GroupKind group, program::Op collective) {
   double sum = 0;
-  for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
+  for (const predict::TrafficEntry& entry : prediction.traffic().entries) {
     if (entry.group == group && entry.collective == collective) sum += entry.elements;
   }
   return sum;
@@ -63,7 +63,7 @@ double moved_elements(const Prediction& prediction, program::GroupKind group, pr
 
 double sent_bytes(const Prediction& prediction, program::Op collective, program::Phase phase) {
   double sum = 0;
-  for (const predict::TrafficEntry& entry : prediction.traffic.entries) {
+  for (const predict::TrafficEntry& entry : prediction.traffic().entries) {
     if (entry.collective == collective && entry.phase == phase) sum += entry.sent_bytes;
   }
   return sum;

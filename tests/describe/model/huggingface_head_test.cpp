@@ -62,7 +62,7 @@ TEST_CASE("the logits of a classifier are its labels, and tensor parallelism div
     const predict::Prediction prediction = predict::predict(model, plan.plan, plan.cluster);
     // fp32 logits, and nothing else in fp32: their gradient is written over them.
     const auto logits = static_cast<std::size_t>(program::Category::logits);
-    CHECK(prediction.memory.at_peak[logits] <= 3 * 16 * 4 * 4);
+    CHECK(prediction.memory().at_peak[logits] <= 3 * 16 * 4 * 4);
   }
 }
 
