@@ -56,7 +56,7 @@ struct Planes {
 
 // A program with all that lowering it needs.
 struct Lowered {
-  Lowered(program::StepProgram compiled, ArenaSize size, GroupPlanes groups, LoweringForm form = {})
+  Lowered(program::StepProgram compiled, ArenaSize size, const GroupPlanes& groups, LoweringForm form = {})
       : program(std::move(compiled)), arena(*device, program, size), decay_mask(program) {
     Lowering lowering(program, *device, arena, groups, decay_mask, settings);
     std::size_t begin = 0;

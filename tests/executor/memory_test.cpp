@@ -269,15 +269,17 @@ Ran run(zeroplan::test::Pipelined step, bool observed) {
 }  // namespace
 
 TEST_CASE("one forward, one backward: the oldest micro-batch is given back first, in the same arena") {
+  struct Case {
+    std::int64_t micro_batches, depth;
+  };
   for (const bool observed : {false, true}) {
-    for (const auto& [micro_batches, depth] :
-         {std::pair<std::int64_t, std::int64_t>{7, 3}, {8, 4}, {12, 2}, {4, 4}}) {
-      CAPTURE(micro_batches);
-      CAPTURE(depth);
-      const Ran ran = run(zeroplan::test::pipelined(micro_batches, depth, depth), observed);
+    for (const Case& of : {Case{7, 3}, {8, 4}, {12, 2}, {4, 4}}) {
+      CAPTURE(of.micro_batches);
+      CAPTURE(of.depth);
+      const Ran ran = run(zeroplan::test::pipelined(of.micro_batches, of.depth, of.depth), observed);
       // 1 + 2 + ... + m, each kept until its backward.
-      CHECK(ran.sum == static_cast<float>(micro_batches * (micro_batches + 1)) / 2);
-      CHECK(ran.planned == (4 + depth) * 256);
+      CHECK(ran.sum == static_cast<float>(of.micro_batches * (of.micro_batches + 1)) / 2);
+      CHECK(ran.planned == (4 + of.depth) * 256);
       CHECK(ran.allocated == ran.planned);
       CHECK(ran.high_water == ran.planned);
     }

@@ -70,7 +70,7 @@ class Stranger {
     return {static_cast<FrameKind>(kind), bytes(size)};
   }
 
-  std::string nonce() {
+  std::string nonce() const {
     Frame greeting = hear();
     REQUIRE(greeting.kind() == FrameKind::greeting);
     CHECK(greeting.number() == kProtocol);

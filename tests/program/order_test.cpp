@@ -362,11 +362,13 @@ TEST_CASE("order: wrong programs are caught") {
 }
 
 TEST_CASE("order: one forward, one backward, with a set of instances for each micro-batch in flight") {
-  for (const auto& [micro_batches, depth] :
-       {std::pair<std::int64_t, std::int64_t>{4, 2}, {7, 3}, {9, 4}, {40, 3}, {41, 3}, {42, 3}}) {
-    CAPTURE(micro_batches);
-    CAPTURE(depth);
-    StepProgram program = test::pipelined(micro_batches, depth, depth).program;
+  struct Case {
+    std::int64_t micro_batches, depth;
+  };
+  for (const Case& of : {Case{4, 2}, {7, 3}, {9, 4}, {40, 3}, {41, 3}, {42, 3}}) {
+    CAPTURE(of.micro_batches);
+    CAPTURE(of.depth);
+    StepProgram program = test::pipelined(of.micro_batches, of.depth, of.depth).program;
     program::derive_order(program);
     CHECK(!program.order.waits.empty());
     const test::Unrolled unrolled = test::unroll(program, Placement::best_fit);

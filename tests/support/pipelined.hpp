@@ -7,7 +7,8 @@ namespace zeroplan::test {
 
 struct Pipelined {
   program::StepProgram program;
-  program::BufferId count, one, sum, kept;
+  program::BufferId count = program::kNoBuffer, one = program::kNoBuffer, sum = program::kNoBuffer,
+                    kept = program::kNoBuffer;
 };
 
 // `depth` micro-batches are in flight: forward of micro-batch i counts to i + 1 and keeps it, backward of the oldest adds
