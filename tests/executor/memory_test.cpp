@@ -151,7 +151,7 @@ struct Observed {
     const Arena::Life& of = buffer == 0 ? states : life;
     return {of.memory, program::DataType::fp32, 1000};
   }
-  void write(program::BufferId buffer, Elements first, Elements count) {
+  void write(program::BufferId buffer, Elements first, Elements count) const {
     const auto all = tensor(buffer).as<float>();
     std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, 1.0F);
   }

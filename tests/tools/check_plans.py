@@ -20,7 +20,7 @@ TINY = "layers=3,hidden=72,heads=6,vocab=257"
 
 
 def grid():
-    """The plans of ../shared/findings/executor.md, section 1, by the options that they are made of."""
+    """By the options that plans are made of."""
     plans = []
 
     def add(model, *options):
@@ -46,6 +46,14 @@ def grid():
         for zero in (1, 2, 3):
             add(TINY, f"--gpus 2 --zero {zero} --engine {engine} --dtype fp16")
             add(TINY, f"--gpus 2 --zero {zero} --engine {engine} --dtype bf16 --offload optimizer")
+    for zero, accum, dtype in itertools.product((1, 2, 3), (1, 2), ("fp32", "bf16")):
+        add(TINY, f"--gpus 4 --zero {zero} --shard 2 --grad-accum {accum} --dtype {dtype}")
+    for zero, shard in itertools.product((1, 2, 3), (2, 3)):
+        add(TINY, f"--gpus 12 --tp 2 --zero {zero} --shard {shard} --recompute full --dtype fp16")
+    for engine, zero in (("fsdp2", 2), ("fsdp2", 3), ("deepspeed", 3), ("deepspeed", 2), ("megatron", 1), ("internevo", 1)):
+        add(TINY, f"--gpus 4 --zero {zero} --shard 2 --engine {engine} --grad-accum 2 --dtype bf16")
+    for second, recompute in itertools.product((2, 4), ("none", "full")):
+        add(TINY, f"--gpus 4 --zero 3 --secondary-shard {second} --recompute {recompute} --dtype bf16")
     for attention, zero in itertools.product(("flash", "materialized"), (0, 3)):
         add(TINY + ",gated=true,kv_heads=2", f"--gpus 2 --zero {zero} --attention {attention} --dtype fp32")
     return plans
@@ -84,6 +92,8 @@ def drawn(seed, count):
             options.append(f"--engine {rng.choice(('deepspeed', 'fsdp2', 'megatron', 'pytorch', 'llm-foundry'))}")
         if rng.random() < 0.15:
             options.append("--contiguous-memory=off")
+        if rng.random() < 0.15:
+            options.append(f"--shard {rng.choice((2, 3))}")
         plans.append(",".join(model) + " " + " ".join(options))
     return plans
 

@@ -147,6 +147,11 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted, std::int64
 // Of the ranks that hold a copy together: they divide the data-parallel ones, and are more than one.
 void check_divides(std::string_view key, std::int64_t ranks, const Plan& plan, Problems& problems) {
   if (ranks > 1 && ranks <= plan.data_parallel && plan.data_parallel % ranks == 0) return;
+  if (plan.data_parallel == 1) {
+    refuse(problems, key,
+           fmt::format("found \"{}\", and there is one data-parallel rank, expected none", ranks));
+    return;
+  }
   refuse(problems, key,
          fmt::format("found \"{}\", expected a divisor above 1 of the {} data-parallel ranks; nearest: {}",
                      ranks, plan.data_parallel, nearest_divisor(plan.data_parallel, ranks, 2)));

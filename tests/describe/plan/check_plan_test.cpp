@@ -156,6 +156,10 @@ TEST_CASE("a shard divides the data-parallel ranks, at a stage that shards, with
         "--shard: found \"5\", expected a divisor above 1 of the 12 data-parallel ranks; nearest: 4\n");
   plan.shard = 1;
   CHECK(contains(broken(plan, "gpt2"), "nearest: 2\n"));
+  plan.data_parallel = 1;
+  CHECK(contains(broken(plan, "gpt2"),
+                 "--shard: found \"1\", and there is one data-parallel rank, expected none"));
+  plan.data_parallel = 12;
   plan.shard = 24;
   CHECK(contains(broken(plan, "gpt2"), "nearest: 12\n"));
   plan.shard = 4;
