@@ -97,7 +97,8 @@ Document fit_answer(const std::string& command) {
 // does not name.
 void find_undescribed(const json& schema, const std::string& place, std::vector<std::string>& found) {
   for (const auto& [key, property] : schema.value("properties", json::object()).items()) {
-    const std::string inner = place + '/' + key;
+    std::string inner = place;
+    inner.append("/").append(key);
     if (!property.is_object()) continue;  // false: must not be there
     if (!property.contains("description") && !property.contains("$ref")) found.push_back(inner);
     find_undescribed(property, inner, found);
@@ -117,6 +118,7 @@ TEST_CASE("every documented fit answers by the schema") {
   CHECK(commands.size() >= 4);
   const EmptyWorkingFolder folder;
   std::vector<Document> answers;
+  answers.reserve(commands.size());
   for (const std::string& command : commands) answers.push_back(fit_answer(command));
   check_valid(answers);
 }
@@ -132,6 +134,7 @@ TEST_CASE("fits of many kinds answer by the schema") {
       "gpt2 --hw cpu",
   };
   std::vector<Document> answers;
+  answers.reserve(plans.size());
   for (const std::string& plan : plans) answers.push_back(fit_answer(fmt::format("fit {} -o json", plan)));
   check_valid(answers);
 }

@@ -22,15 +22,15 @@
 
 // Lowered steps that are played: what a device is asked for, and that playing costs no memory.
 
+// Sanitizers bring an operator of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define ZEROPLAN_COUNTS_ALLOCATIONS
 namespace {
 
-// Of the calling thread. Sanitizers bring an operator of their own.
-thread_local std::int64_t allocations = 0;
+thread_local std::int64_t allocations = 0;  // of the calling thread
 
 }  // namespace
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define ZEROPLAN_COUNTS_ALLOCATIONS
 // NOLINTBEGIN(cppcoreguidelines-no-malloc): these are what others manage memory with
 void* operator new(std::size_t bytes) {
   ++allocations;
