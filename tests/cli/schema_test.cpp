@@ -96,7 +96,8 @@ Document fit_answer(const std::string& command) {
 // Where a property has neither a description of its own nor one that it refers to, and where an object takes what it
 // does not name.
 void find_undescribed(const json& schema, const std::string& place, std::vector<std::string>& found) {
-  for (const auto& [key, property] : schema.value("properties", json::object()).items()) {
+  const json properties = schema.value("properties", json::object());
+  for (const auto& [key, property] : properties.items()) {
     std::string inner = place;
     inner.append("/").append(key);
     if (!property.is_object()) continue;  // false: must not be there
