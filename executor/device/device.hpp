@@ -48,8 +48,8 @@ struct Kernel {
   std::array<std::int64_t, 4> dims{};
   std::array<Tensor, program::kMaxOperands> operands{};
   std::span<const ElementRange> undecayed{};  // optimizer_update: of the owned elements, rising
-  const StepSettings* settings = nullptr;
-  Tensor scalars{};  // optimizer_update: with the step's settings
+  const StepSettings* settings = nullptr;     // nullptr: the defaults
+  Tensor scalars{};                           // optimizer_update: with the step's settings
 };
 
 // Work of the host that a stream runs: run(self, what). A plain value, so that issuing it allocates nothing.

@@ -43,12 +43,15 @@ template <auto kernel_function>
 void call(const Kernel& kernel, cpu::Workers& workers) {
   constexpr auto kFunction = kernel_function;
   using Type = decltype(kernel_function);
+  static const StepSettings defaults;
+  const StepSettings& settings = kernel.settings != nullptr ? *kernel.settings : defaults;
   if constexpr (std::is_invocable_v<Type, const Kernel&, const StepSettings&, cpu::Workers&>) {
-    kFunction(kernel, *kernel.settings, workers);
+    kFunction(kernel, settings, workers);
   } else if constexpr (std::is_invocable_v<Type, const Kernel&, cpu::Workers&>) {
+    (void)settings;
     kFunction(kernel, workers);
   } else {
-    kFunction(kernel, *kernel.settings);
+    kFunction(kernel, settings);
   }
 }
 
