@@ -35,8 +35,8 @@ const std::vector<Row>& rows() {
         if (described == nullptr) continue;
         auto prediction = predict::predict(described->model, described->plan, described->cluster);
         const double seconds = prediction.time.seconds;
-        result.push_back(
-            {std::move(*described), std::move(prediction.program()), *run.step_seconds, seconds});
+        result.push_back({std::move(*described), std::move(prediction.stages.front().program),
+                          *run.step_seconds, seconds});
       }
     }
     return result;

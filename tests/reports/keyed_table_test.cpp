@@ -15,6 +15,7 @@ namespace {
 
 std::vector<std::string> texts(const std::vector<Cell>& row) {
   std::vector<std::string> result;
+  result.reserve(row.size());
   for (const Cell& cell : row) result.push_back(cell_text(cell));
   return result;
 }
