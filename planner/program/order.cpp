@@ -165,7 +165,9 @@ std::vector<bool> shared_buffers(const StepProgram& program) {
 
 std::int64_t slots_of(const StepProgram& program) {
   std::int64_t slots = 1;
-  for (const Buffer& buffer : program.buffers) slots = std::lcm(slots, buffer.slots);
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.slots > 1) slots = std::lcm(slots, buffer.slots);
+  }
   return slots;
 }
 
