@@ -89,6 +89,11 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
     return fmt::format("this would train another model than {}: {}", model.name,
                        reports::approximation_text(approximation));
   }
+  if (model.hidden == 1) return "a norm over one element leaves nothing of it: every gradient is 0";
+  if (model.position == describe::Position::rotary && program.constants.rotary_dims == 0 &&
+      model.head_dim % 2 != 0) {
+    return fmt::format("rotary embeddings turn pairs of a head's elements, and there are {}", model.head_dim);
+  }
   if (plan.tensor_parallel > 1 && model.query_key_norm != describe::QueryKeyNorm::none) {
     return "norms over query and key heads that tensor-parallel ranks share are planned, but not run yet; "
            "they are with tp 1";

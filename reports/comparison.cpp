@@ -155,12 +155,21 @@ class Rows {
   }
 
   // Weights of deviation 0.02 tell no token from another: a first loss is about ln(vocabulary), and above it by
-  // half the variance of the logits, which are sums over `hidden` normed values.
+  // half the variance of the logits, which are sums over `hidden` normed values. A table that is the head too knows the
+  // token that was read: its logit is up to 0.02 x hidden, which counts where there are few others.
   void first_loss() {
     const program::DrawnWeights& drawn = measurement_.drawn;
     if (drawn.vocabulary < 2 || measurement_.steps.empty()) return;
     const double expected = std::log(static_cast<double>(drawn.vocabulary));
-    const double spread = 0.02 * 0.02 / 2 * static_cast<double>(drawn.hidden);
+    constexpr double kDeviation = 0.02;
+    const auto hidden = static_cast<double>(drawn.hidden);
+    double spread = kDeviation * kDeviation / 2 * hidden;
+    const std::vector<program::TensorPlacement>& tensors = prediction_.program().tensors;
+    const bool is_tied = std::none_of(tensors.begin(), tensors.end(),
+                                      [](const auto& tensor) { return tensor.name == "head.weight"; });
+    if (is_tied && drawn.vocabulary < drawn.hidden) {
+      spread += std::log1p(std::expm1(kDeviation * hidden) / static_cast<double>(drawn.vocabulary));
+    }
     comparison_.figures.push_back({"training.first_loss", "first loss", Kind::real, expected,
                                    measurement_.steps[0].loss, kFirstLossTolerance * expected,
                                    kFirstLossTolerance * expected + spread});

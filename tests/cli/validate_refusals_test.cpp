@@ -121,6 +121,12 @@ TEST_CASE("what leaves a key's model as it is runs") {
 }
 
 // It ended in "no: losses 0", as if something were wrong with the run.
+TEST_CASE("heads whose elements make no pairs, and norms over one element, are refused before the run") {
+  CHECK(has(refusal("layers=1,hidden=6,heads=2,ffn=8,vocab=9,gated=true --seq 4 --dtype fp32"),
+            "rotary embeddings turn pairs of a head's elements, and there are 3"));
+  CHECK(has(refusal("layers=1,hidden=1,heads=1,vocab=9 --seq 4 --dtype fp32"), "a norm over one element"));
+}
+
 TEST_CASE("a vocabulary of one token is refused, because nothing can be learned from it") {
   CHECK(has(refusal("layers=1,hidden=8,heads=2,vocab=1 --seq 4 --dtype fp32"), "vocabulary of one token"));
 }
