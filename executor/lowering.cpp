@@ -186,8 +186,7 @@ void Lowering::emit(std::size_t index, const Registers& registers) {
     case Class::input:
       command.kind = Command::Kind::batch;
       command.what = static_cast<std::uint32_t>(step_.batches.size());
-      step_.batches.push_back(
-          {operand(instruction, 0, registers), operand(instruction, 1, registers)});
+      step_.batches.push_back({operand(instruction, 0, registers), operand(instruction, 1, registers)});
       break;
     case Class::collective:
       command.kind = Command::Kind::transfer;
