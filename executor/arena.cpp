@@ -34,12 +34,13 @@ Arena::Arena(Device& device, const program::StepProgram& program, ArenaSize size
   }
   blocks_[0].capacity = size.device;
   blocks_[1].capacity = size.host;
+  const program::BlockSizes sizes = block_sizes();
   for (const Space space : {Space::device, Space::host}) {
     Block& block = blocks_[static_cast<std::size_t>(space)];
     if (!size.contiguous) {
       block.allocator.emplace(device, space);
     } else if (block.capacity > 0) {
-      block.bytes = block_bytes(space);
+      block.bytes = space == Space::device ? sizes.device : sizes.host;
       block.memory = device.allocate(block.bytes, space);
     }
   }
@@ -51,15 +52,15 @@ Arena::~Arena() {
 }
 
 // What is asked from the device: with a zone behind each instance more than what was laid out.
-Bytes Arena::block_bytes(Space space) const {
-  const Bytes laid_out = space == Space::device ? size_.device : size_.host;
-  if (!zoned()) return laid_out;
-  Bytes nested = laid_out;
+program::BlockSizes Arena::block_sizes() const {
+  if (!zoned()) return {size_.device, size_.host};
+  const program::BlockSizes sizes = program::block_sizes(program_, kZoneBytes);
+  program::BlockSizes nested{size_.device, size_.host};
   for (const Buffer& buffer : program_.buffers) {
-    if (buffer.parent == program::kNoBuffer && buffer.space == space) nested += buffer.instances * kZoneBytes;
+    if (buffer.parent != program::kNoBuffer) continue;
+    (buffer.space == Space::device ? nested.device : nested.host) += buffer.instances * kZoneBytes;
   }
-  const program::BlockSizes placed = program::block_sizes(program_, kZoneBytes);
-  return std::max(nested, space == Space::device ? placed.device : placed.host);
+  return {std::max(nested.device, sizes.device), std::max(nested.host, sizes.host)};
 }
 
 Bytes Arena::reserved(Space space) const {

@@ -106,7 +106,7 @@ class Arena {
   void count_written(const Life& life);
   void check_zone(const Life& life) const;
   bool zoned() const { return size_.observed && size_.contiguous; }
-  Bytes block_bytes(program::Space space) const;
+  program::BlockSizes block_sizes() const;
   std::string label(program::BufferId buffer, std::int64_t instance) const;
 
   Device& device_;

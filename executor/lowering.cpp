@@ -8,6 +8,7 @@
 #include "executor/error.hpp"
 #include "executor/step_scalars.hpp"
 #include "planner/instructions/table.hpp"
+#include "planner/program/instances.hpp"
 
 namespace zeroplan::executor {
 
@@ -237,24 +238,18 @@ void Lowering::meet(Command command) {
 }
 
 void Lowering::memory(const Instruction& instruction, const Registers& registers, Command command) {
-  const program::Operand operand = instruction.operands[0];
-  const program::Buffer& buffer = program_.buffers[operand.buffer];
-  const program::Takes takes = program::row_of(instruction.op).takes;
+  const bool acquires = program::row_of(instruction.op).takes.sign > 0;
   const Bytes highest = arena_.high_water().device;
-  const std::int64_t one = buffer.instance_of(registers.layer + operand.layer_offset,
-                                              registers.iteration + operand.iteration_offset);
-  for (std::int64_t i = 0; i < (takes.every_instance ? buffer.instances : 1); ++i) {
-    const bool acquires = takes.sign > 0;
-    // Given back in the other order.
-    const std::int64_t instance = !takes.every_instance ? one : acquires ? i : buffer.instances - 1 - i;
-    const Arena::Life life =
-        acquires ? arena_.acquire(operand.buffer, instance) : arena_.release(operand.buffer, instance);
-    if (!form_.with_memory) continue;
-    command.kind = acquires ? Command::Kind::acquire : Command::Kind::release;
-    command.what = static_cast<std::uint32_t>(step_.lives.size());
-    step_.lives.push_back(life);
-    add(command);
-  }
+  program::for_each_taken(program_, instruction, registers.layer, registers.iteration,
+                          [&](program::BufferId buffer, std::int64_t instance) {
+                            const Arena::Life life = acquires ? arena_.acquire(buffer, instance)
+                                                              : arena_.release(buffer, instance);
+                            if (!form_.with_memory) return;
+                            command.kind = acquires ? Command::Kind::acquire : Command::Kind::release;
+                            command.what = static_cast<std::uint32_t>(step_.lives.size());
+                            step_.lives.push_back(life);
+                            add(command);
+                          });
   if (arena_.high_water().device > highest)
     peak_position_ = {command.phase, command.layer, command.instruction};
 }
@@ -324,9 +319,8 @@ Tensor Lowering::operand(const Instruction& instruction, std::size_t index,
                          const Registers& registers) const {
   const program::Operand operand = instruction.operands[index];
   if (operand.buffer == program::kNoBuffer) return {};
-  return arena_.tensor(operand.buffer, program_.buffers[operand.buffer].instance_of(
-                                           registers.layer + operand.layer_offset,
-                                           registers.iteration + operand.iteration_offset));
+  return arena_.tensor(operand.buffer,
+                       program::instance_of(program_, operand, registers.layer, registers.iteration));
 }
 
 }  // namespace zeroplan::executor

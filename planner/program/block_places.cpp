@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/instructions/table.hpp"
+#include "planner/program/instances.hpp"
 
 namespace zeroplan::program {
 
@@ -82,28 +83,19 @@ class Walk {
   }
 
   void memory(const Instruction& instruction, std::int64_t layer, std::int64_t iteration) {
-    const Operand operand = instruction.operands[0];
-    const Buffer& buffer = program_.buffers[operand.buffer];
-    BlockPlaces& places = blocks_[static_cast<std::size_t>(buffer.space)];
-    const Takes takes = row_of(instruction.op).takes;
-    const Bytes bytes = buffer.bytes + beside_;
-    const std::int64_t one =
-        buffer.instance_of(layer + operand.layer_offset, iteration + operand.iteration_offset);
-    const std::int64_t count = takes.every_instance ? buffer.instances : 1;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t instance = !takes.every_instance ? one
-                                    : takes.sign > 0      ? i
-                                                          : buffer.instances - 1 - i;
-      Bytes& offset = offsets_[operand.buffer][static_cast<std::size_t>(instance)];
-      if ((takes.sign > 0) != (offset == kFree))
-        throw std::logic_error("block_sizes: taken twice, or given back twice");
-      if (takes.sign > 0) {
-        offset = places.take(bytes);
+    const bool takes = row_of(instruction.op).takes.sign > 0;
+    for_each_taken(program_, instruction, layer, iteration, [&](BufferId id, std::int64_t instance) {
+      const Buffer& buffer = program_.buffers[id];
+      BlockPlaces& places = blocks_[static_cast<std::size_t>(buffer.space)];
+      Bytes& offset = offsets_[id][static_cast<std::size_t>(instance)];
+      if (takes != (offset == kFree)) throw std::logic_error("block_sizes: taken twice, or given back twice");
+      if (takes) {
+        offset = places.take(buffer.bytes + beside_);
       } else {
-        places.give_back(offset, bytes);
+        places.give_back(offset, buffer.bytes + beside_);
         offset = kFree;
       }
-    }
+    });
   }
 
   const StepProgram& program_;

@@ -107,6 +107,11 @@ const UnitParts& ZeroLayout::parts_of(const Unit& unit) const {
   return unit_parts[static_cast<std::size_t>(&unit - units.data())];
 }
 
+Operand ZeroLayout::own_gradient(const Unit& unit) const {
+  const UnitParts& parts = parts_of(unit);
+  return at(parts.gradient != kNoBuffer ? parts.gradient : unit.gradient);
+}
+
 void ZeroLayout::declare_states(Unit& unit, UnitParts& parts) {
   const Instances each{unit.layers, unit.first_layer};
   const bool offload = plan.offload != Offload::none;

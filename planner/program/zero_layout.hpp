@@ -37,6 +37,7 @@ struct ZeroLayout {
   Elements whole(const Unit& unit) const;  // padding included
   Elements secondary_elements(const Unit& unit) const;
   const UnitParts& parts_of(const Unit& unit) const;
+  Operand own_gradient(const Unit& unit) const;           // this rank's part of the persistent gradient
   bool slots_for_gradients() const;                       // gradients pass through slots to a partition
   bool sums_apart(const Unit& unit) const;                // of micro-batches, in a slot
   bool held_through_micro_batch(const Unit& unit) const;  // its slot: head and embedding both add to it

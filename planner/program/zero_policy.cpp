@@ -116,7 +116,7 @@ void ZeroPolicy::reduce(const Unit& unit, bool last) {
       builder_.emit(Op::accumulate, {elements}, {at(unit.weight_gradients), at(unit.gradient)});
     if (!last) return;
     builder_.collective(Op::reduce_scatter, layout_.shard, elements, {at(unit.gradient)}, 0, layout_.traffic);
-    over_replicas(at(parts.gradient != kNoBuffer ? parts.gradient : unit.gradient));
+    over_replicas(layout_.own_gradient(unit));
     return;
   }
   builder_.collective(Op::reduce_scatter, layout_.shard, elements, {at(unit.weight_gradients)}, 0,
@@ -129,7 +129,7 @@ void ZeroPolicy::reduce(const Unit& unit, bool last) {
   } else {
     builder_.emit(Op::accumulate_host, {unit.partition}, {own, at(unit.gradient)});
   }
-  if (last && !each_time) over_replicas(at(unit.gradient));
+  if (last && !each_time) over_replicas(layout_.own_gradient(unit));
 }
 
 void ZeroPolicy::step(BufferId scalars) { ZeroStep(builder_, layout_, scalars).emit(); }

@@ -29,7 +29,9 @@ void ZeroStep::add_norms() {
   for (const Unit& unit : layout_.units) {
     if (unit.elements == 0) continue;
     builder_.layers(unit.layers, unit.first_layer, 1, [&] {
-      builder_.emit(Op::gradient_norm, {unit.owned, unit.owned_distinct}, {own_gradient(unit), at(scalars_)})
+      builder_
+          .emit(Op::gradient_norm, {unit.owned, unit.owned_distinct},
+                {layout_.own_gradient(unit), at(scalars_)})
           .stream = offload && layout_.stage >= 2 ? Stream::host : Stream::compute;
     });
   }
@@ -75,17 +77,12 @@ Operand ZeroStep::own_parameter(const Unit& unit) const {
   return at(parts.parameter != kNoBuffer ? parts.parameter : unit.parameter);
 }
 
-Operand ZeroStep::own_gradient(const Unit& unit) const {
-  const UnitParts& parts = layout_.parts_of(unit);
-  return at(parts.gradient != kNoBuffer ? parts.gradient : unit.gradient);
-}
-
 void ZeroStep::update(const Unit& unit) {
   if (unit.elements == 0) return;
   const UnitParts& parts = layout_.parts_of(unit);
   const bool offload = layout_.plan.offload != Offload::none;
   const Stream stream = offload ? Stream::host : Stream::compute;
-  Operand gradient = own_gradient(unit);
+  Operand gradient = layout_.own_gradient(unit);
   if (layout_.host_gradient != kNoBuffer) {
     builder_.emit(Op::copy_to_host, {unit.partition}, {gradient, at(layout_.host_gradient)});
     gradient = at(layout_.host_gradient);

@@ -21,7 +21,6 @@ class ZeroStep {
   // In StepProgram::units, from 1; 0 for what is not there.
   std::uint32_t number_of(const Unit& unit) const;
   Operand own_parameter(const Unit& unit) const;
-  Operand own_gradient(const Unit& unit) const;
 
   Builder& builder_;
   const ZeroLayout& layout_;

@@ -8,25 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/describe/plan/plan_support.hpp"
+
 using namespace zeroplan;
 using namespace zeroplan::describe;
+using zeroplan::testing::problems_of;
 
 namespace {
 
 constexpr auto kUnset = std::optional<std::int64_t>{};
-
-// Everything that is wrong, one problem a line; empty when nothing is.
-template <class Action>
-std::string problems_of(Action action) {
-  try {
-    action();
-  } catch (const ConfigurationError& error) {
-    std::string text;
-    for (const Problem& problem : error.problems()) text += problem.text() + "\n";
-    return text;
-  }
-  return "";
-}
 
 std::string refusal(const std::string& hw, std::optional<std::int64_t> nodes,
                     std::optional<std::int64_t> gpus) {
