@@ -59,7 +59,7 @@ executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& p
   run.vocabulary = model.vocabulary;
   run.hidden = model.hidden;
   const program::BlockSizes blocks = program::block_sizes(prediction.program());
-  run.arena = {blocks.device, blocks.host, plan.contiguous_memory, true, plan.engine.alignment_bytes};
+  run.arena = {blocks.device, blocks.host, plan.contiguous_memory, true, plan.engine->alignment_bytes};
   run.program = [&model, &plan](program::RankPosition position) {
     return program::compile(model, plan, position);
   };
@@ -68,16 +68,16 @@ executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& p
   run.identity = {{"model", model.name},
                   {"parameters", fmt::format("{}", prediction.program().parameters)},
                   {"dtype", std::string(describe::name_of(plan.precision))},
-                  {"optimizer", plan.optimizer.name}};
+                  {"optimizer", plan.optimizer->name}};
   run.host_memory_bytes = describe::host_memory_bytes();
   return run;
 }
 
 std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan,
                                       const program::StepProgram& program) {
-  if (plan.engine.arithmetic_only) {
+  if (plan.engine->arithmetic_only) {
     return fmt::format("the engine {} is arithmetic, and no program that runs: it predicts only",
-                       plan.engine.name);
+                       plan.engine->name);
   }
   if (!model.is_shape()) return "only the number of parameters is known; running needs the model's shape";
   if (model.head_outputs > 0) return "the loss of a classifier is planned, but not run yet";
@@ -103,10 +103,10 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
            "key-value heads is";
   }
   if (plan.dropout) return "dropout is planned, but not run yet; use --dropout=off";
-  if (plan.optimizer.name != "adam" && plan.optimizer.name != "sgd" &&
-      plan.optimizer.name != "sgd-momentum") {
+  if (plan.optimizer->name != "adam" && plan.optimizer->name != "sgd" &&
+      plan.optimizer->name != "sgd-momentum") {
     return fmt::format("the optimizer {} is planned, but not run yet; adam, sgd and sgd-momentum are",
-                       plan.optimizer.name);
+                       plan.optimizer->name);
   }
   return std::nullopt;
 }

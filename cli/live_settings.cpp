@@ -268,7 +268,7 @@ void require_used(const Request& request, const describe::Plan& plan) {
   const bool is_fp16 = plan.precision == describe::Precision::fp16;
   for (const char* key : {"loss-scale", "loss-scale-window"})
     reader.only_where(is_fp16, key, "of --dtype fp16");
-  const std::string& optimizer = plan.optimizer.name;
+  const std::string& optimizer = plan.optimizer->name;
   reader.only_where(optimizer == "adam", "epsilon", "of --optimizer adam");
   reader.only_where(optimizer == "adam" || optimizer == "sgd-momentum", "betas",
                     "of --optimizer adam and sgd-momentum");

@@ -51,12 +51,12 @@ std::optional<std::string> cannot_stand_for(const RunDevice& device, const descr
   if (device.kind == RunDevice::Kind::cuda) {
     return "--device cuda: runs on GPUs are not built yet; --device cpu runs the plan on processors";
   }
-  if (device.said || machine.device.capacity.from_host_memory) return std::nullopt;
+  if (device.said || machine.device->capacity.from_host_memory) return std::nullopt;
   return fmt::format(
       "the plan is for {}, and this program runs on processors; --device cpu runs the plan's buffers, "
       "traffic "
       "and products on them, and leaves the time and the overheads of {} unmeasured",
-      machine.device.name, machine.device.name);
+      machine.device->name, machine.device->name);
 }
 
 }  // namespace zeroplan::cli

@@ -145,7 +145,7 @@ void add_times(std::vector<Block>& blocks, const CompareAnswer& answer, const Da
     if (strategy.prediction->verdict == predict::Verdict::cannot_say) conditional.push_back(strategy.name);
     const describe::ResolvedPlan& resolved = *strategy.resolved;
     if (predict::is_unproven(resolved.plan.engine, resolved.cluster.device)) {
-      unproven = resolved.plan.engine.name;
+      unproven = resolved.plan.engine->name;
     }
   }
   for (const TimeColumn& column : time_columns(answer.goal)) add_column(table, column, rows);

@@ -60,7 +60,7 @@ Explanation explain_capacity(const PredictedPlan& input) {
   const auto usable = static_cast<double>(input.prediction.capacity_bytes + reserve);
   Explanation result{"what a program can use on the device, less the reserve",
                      {{"usable", input.prediction.capacity_basis, usable}},
-                     "the hardware profile (zeroplan hw show " + input.resolved.cluster.device.name + ")"};
+                     "the hardware profile (zeroplan hw show " + input.resolved.cluster.device->name + ")"};
   if (reserve > 0) result.terms.push_back({"reserve", "--reserve", -static_cast<double>(reserve)});
   return result;
 }
@@ -71,12 +71,12 @@ Explanation explain_host(const PredictedPlan& input, bool per_node) {
   Explanation result{
       "the sum over host buffers of instances x elements x bytes per element, and what the engine adds",
       host_buffer_terms(input.prediction),
-      "ZeRO-Offload, arXiv 2101.06840, Section 3; engine " + input.resolved.plan.engine.name};
+      "ZeRO-Offload, arXiv 2101.06840, Section 3; engine " + input.resolved.plan.engine->name};
   double sum = 0;
   for (const Term& term : result.terms) sum += term.value;
   if (sum != per_device) {
     result.terms.push_back({"engine",
-                            fmt::format("host factor {}", shortest(input.resolved.plan.engine.host_factor)),
+                            fmt::format("host factor {}", shortest(input.resolved.plan.engine->host_factor)),
                             per_device - sum});
   }
   if (per_node) {

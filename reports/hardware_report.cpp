@@ -160,20 +160,20 @@ Report hardware_report(std::string_view version, const describe::Cluster& cluste
   Report report;
   const std::vector<NamedFigure> figures = figures_of(cluster);
   report.blocks.emplace_back(Paragraph{machine_line(cluster)});
-  report.blocks.emplace_back(
-      Paragraph{fmt::format("{}{}", cluster.device.title.empty() ? cluster.device.name : cluster.device.title,
-                            cluster.node ? "; inside a node: " + fabric_text(cluster.node->fabric) : "")});
+  report.blocks.emplace_back(Paragraph{
+      fmt::format("{}{}", cluster.device->title.empty() ? cluster.device->name : cluster.device->title,
+                  cluster.node ? "; inside a node: " + fabric_text(cluster.node->fabric) : "")});
   report.blocks.emplace_back(Paragraph{
       fmt::format("Usable memory of a device: {:.2f} GiB ({}).",
-                  static_cast<double>(cluster.device.capacity.usable_bytes()) / static_cast<double>(kGiB),
-                  cluster.device.capacity.basis())});
+                  static_cast<double>(cluster.device->capacity.usable_bytes()) / static_cast<double>(kGiB),
+                  cluster.device->capacity.basis())});
   add_figures(report.blocks, figures);
   report.data = Data::map()
                     .set("schema", "zeroplan.machine/1")
                     .set("version", version)
                     .set("machine", machine_data(cluster))
-                    .set("capacity_bytes", cluster.device.capacity.usable_bytes())
-                    .set("capacity_basis", cluster.device.capacity.basis())
+                    .set("capacity_bytes", cluster.device->capacity.usable_bytes())
+                    .set("capacity_basis", cluster.device->capacity.basis())
                     .set("figures", figures_data(figures))
                     .set("attained_matmul", attained_data(cluster.device));
   report.rows = "figures";

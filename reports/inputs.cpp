@@ -46,7 +46,7 @@ std::vector<std::string> notes_of(const describe::Model& model, const describe::
 Data machine_data(const describe::Cluster& cluster) {
   return Data::map()
       .set("name", cluster.name)
-      .set("device", cluster.device.name)
+      .set("device", cluster.device->name)
       .set("nodes", cluster.nodes)
       .set("devices_per_node", cluster.devices_per_node)
       .set("devices", cluster.devices())
@@ -62,7 +62,7 @@ Data plan_data(const Plan& plan) {
                   .set("secondary_shard", plan.secondary_shard);
   data = sizes_of_batch(plan, std::move(data));
   data.set("precision", describe::name_of(plan.precision))
-      .set("optimizer", plan.optimizer.name)
+      .set("optimizer", plan.optimizer->name)
       .set("recompute", describe::name_of(plan.recompute))
       .set("checkpoint_interval", plan.checkpoint_interval)
       .set("attention", describe::name_of(plan.attention))
@@ -74,7 +74,7 @@ Data plan_data(const Plan& plan) {
       .set("bucket_bytes", plan.bucket_bytes)
       .set("contiguous_memory", plan.contiguous_memory)
       .set("overlap", plan.overlap)
-      .set("engine", plan.engine.name)
+      .set("engine", plan.engine->name)
       .set("reserve_bytes", plan.reserve_bytes);
   return data;
 }
@@ -107,11 +107,11 @@ std::string model_line(const describe::Model& model, std::int64_t sequence) {
 
 std::string machine_line(const describe::Cluster& cluster) {
   if (!cluster.node && cluster.nodes == 1) {
-    return fmt::format("{} x {}", cluster.devices(), cluster.device.name);
+    return fmt::format("{} x {}", cluster.devices(), cluster.device->name);
   }
   const bool is_assumed = cluster.node && cluster.assumed_node;
   return fmt::format("{}: {} of {} x {}", is_assumed ? cluster.node->name + ", assumed" : cluster.name,
-                     counted(cluster.nodes, "node"), cluster.devices_per_node, cluster.device.name);
+                     counted(cluster.nodes, "node"), cluster.devices_per_node, cluster.device->name);
 }
 
 std::string layout_line(const Plan& plan) {
@@ -119,7 +119,7 @@ std::string layout_line(const Plan& plan) {
   if (plan.shard > 0) zero += fmt::format(" over {} ranks", plan.shard);
   if (plan.secondary_shard > 0) zero += fmt::format(" and hpZ over {}", plan.secondary_shard);
   std::string text = fmt::format("{}, dp {} x tp {}, {}, {}", zero, plan.data_parallel, plan.tensor_parallel,
-                                 describe::name_of(plan.precision), plan.optimizer.name);
+                                 describe::name_of(plan.precision), plan.optimizer->name);
   if (plan.offload != describe::Offload::none)
     text += fmt::format(", offload {}", describe::name_of(plan.offload));
   return text;
@@ -128,7 +128,7 @@ std::string layout_line(const Plan& plan) {
 std::string engine_line(const describe::ResolvedPlan& resolved) {
   const Plan& plan = resolved.plan;
   const bool unproven = predict::is_unproven(plan.engine, resolved.cluster.device);
-  return fmt::format("{}{}, {}", plan.engine.name, unproven ? " (has not run on GPUs)" : "",
+  return fmt::format("{}{}, {}", plan.engine->name, unproven ? " (has not run on GPUs)" : "",
                      activation_text(plan));
 }
 

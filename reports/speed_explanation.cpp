@@ -222,7 +222,7 @@ std::string why_no_time_or_speed(std::string_view key, const PredictedPlan& inpu
   if (key.starts_with(kTrainingPrefix)) return "it needs --tokens";
   if (key == "hfu_korthikanti" && !figure_of("mfu").read(input).is_null())
     return "the plan does not recompute selectively";
-  return fmt::format("the description of {} has no peak in {}", cluster.device.name,
+  return fmt::format("the description of {} has no peak in {}", cluster.device->name,
                      describe::name_of(plan.precision));
 }
 

@@ -99,7 +99,7 @@ Table compared_times_table(const std::vector<ComparedTime>& times) {
 
 // Predicted times are of the machine that --hw names, measured ones of this one.
 std::vector<ComparedTime> times_here(const FitAnswer& fit, const Measurement& measurement) {
-  if (!fit.resolved.cluster.device.capacity.from_host_memory) return {};
+  if (!fit.resolved.cluster.device->capacity.from_host_memory) return {};
   return compare_times(fit.prediction, measurement);
 }
 
@@ -260,7 +260,7 @@ Data environment_data(const RunEnvironment& environment) {
 
 // What the prediction has of a machine that the run was not on.
 std::vector<std::string> not_measured(const FitAnswer& fit) {
-  if (fit.resolved.cluster.device.capacity.from_host_memory) return {};
+  if (fit.resolved.cluster.device->capacity.from_host_memory) return {};
   std::vector<std::string> list;
   for (const predict::OverheadTerm& term : fit.prediction.overheads) list.push_back(spaced(term.name));
   list.emplace_back("the time of a step");
@@ -279,7 +279,7 @@ std::string yes_text(const FitAnswer& fit) {
   return fmt::format(
       "yes, as far as processors can say: buffers, traffic and products are within their tolerances; of {} "
       "these were not measured: {}.",
-      fit.resolved.cluster.device.name, fmt::join(left_out, ", "));
+      fit.resolved.cluster.device->name, fmt::join(left_out, ", "));
 }
 
 std::string verdict_text(const ValidationAnswer& answer, const Comparison& comparison) {

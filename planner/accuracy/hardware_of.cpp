@@ -24,22 +24,23 @@ Node plain_node(const Run& run, const Cluster& cluster, const Cluster& preset) {
   Node node;
   node.name = gpu_label(run);
   node.title = run.gpu_type;
-  node.device = cluster.device.name;
+  node.device = cluster.device->name;
   node.devices = cluster.devices_per_node;
-  node.link_gbytes_per_s_per_device = cluster.device.nvlink_gbytes_per_s;
-  const bool has_nvlink = cluster.device.nvlink_gbytes_per_s && cluster.device.nvlink_gbytes_per_s->value > 0;
+  node.link_gbytes_per_s_per_device = cluster.device->nvlink_gbytes_per_s;
+  const bool has_nvlink =
+      cluster.device->nvlink_gbytes_per_s && cluster.device->nvlink_gbytes_per_s->value > 0;
   if (has_nvlink && !run.pcie.value_or(false)) {
     node.fabric = preset.node ? preset.node->fabric : Fabric::nvswitch;
   } else {
     node.fabric = Fabric::pcie;
-    node.link_gbytes_per_s_per_device = cluster.device.pcie_gbytes_per_s;
+    node.link_gbytes_per_s_per_device = cluster.device->pcie_gbytes_per_s;
   }
   return node;
 }
 
 void apply_network(const Run& run, Cluster& cluster) {
   if (!cluster.node || !run.node_gbits_per_s) return;
-  Node& node = *cluster.node;
+  Node node = *cluster.node;
   const auto stated = [&](double value) {
     return Figure{value, fmt::format("{}:{}", run.file, run.line), run.interconnect, false};
   };
@@ -47,6 +48,7 @@ void apply_network(const Run& run, Cluster& cluster) {
   node.nics = stated(cards);
   node.nic_gbits_per_s = stated(*run.node_gbits_per_s / cards);
   node.internode_gbytes_per_s = stated(*run.node_gbits_per_s / 8);
+  cluster.node = std::make_shared<const Node>(std::move(node));
 }
 
 }  // namespace zeroplan::accuracy

@@ -20,8 +20,8 @@ describe::ResolvedPlan resolve(const Run& run, describe::PlanOptions options, co
     if (gpus % per_node != 0) throw NotModelled{"GPUs are not a multiple of a node's"};
     options.nodes = gpus / per_node;
   }
-  describe::ResolvedPlan resolved = describe::resolve_plan(options, model, preset.device.name);
-  resolved.cluster.node = plain_node(run, resolved.cluster, preset);
+  describe::ResolvedPlan resolved = describe::resolve_plan(options, model, preset.device->name);
+  resolved.cluster.node = std::make_shared<const describe::Node>(plain_node(run, resolved.cluster, preset));
   return resolved;
 }
 

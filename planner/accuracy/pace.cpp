@@ -106,8 +106,8 @@ const Pace& pace() {
 const std::vector<PaceConstant>& pace_constants() { return pace().constants; }
 
 bool applies(const PaceConstant& constant, const ModelledRun& run) {
-  if (constant.field == nullptr) return run.cluster.device.architecture == constant.architecture;
-  return std::find(constant.engines.begin(), constant.engines.end(), run.plan.engine.name) !=
+  if (constant.field == nullptr) return run.cluster.device->architecture == constant.architecture;
+  return std::find(constant.engines.begin(), constant.engines.end(), run.plan.engine->name) !=
          constant.engines.end();
 }
 
@@ -116,13 +116,13 @@ PaceValues shipped_pace(const ModelledRun& run) {
   for (const PaceConstant& constant : pace_constants()) {
     values.push_back(!applies(constant, run)     ? constant.first
                      : constant.field == nullptr ? predict::sustained_fraction(run.cluster.device)
-                                                 : run.plan.engine.*constant.field);
+                                                 : (*run.plan.engine).*constant.field);
   }
   return values;
 }
 
 double step_seconds(const ModelledRun& run, const program::StepProgram& program, const PaceValues& values) {
-  describe::Plan plan = run.plan;
+  describe::Engine engine = run.plan.engine;
   const double shipped = predict::sustained_fraction(run.cluster.device);
   double sustained = shipped;
   for (std::size_t c = 0; c < values.size(); ++c) {
@@ -131,9 +131,11 @@ double step_seconds(const ModelledRun& run, const program::StepProgram& program,
     if (constant.field == nullptr) {
       sustained = values[c];
     } else {
-      plan.engine.*constant.field = values[c];
+      engine.*constant.field = values[c];
     }
   }
+  describe::Plan plan = run.plan;
+  plan.engine = std::move(engine);
   predict::KernelRates rates = predict::kernel_rates(run.cluster.device, plan);
   rates.matmul_flops_per_s *= sustained / shipped;
   return predict::read_step_seconds(program, run.cluster, rates);
@@ -141,11 +143,11 @@ double step_seconds(const ModelledRun& run, const program::StepProgram& program,
 
 std::size_t fold_of(const ModelledRun& run) {
   const describe::Model& model = run.model;
-  const std::string& engine = run.plan.engine.name;
+  const std::string& engine = run.plan.engine->name;
   const auto alike = pace().alike.find(engine);
   const std::string configuration =
       fmt::format("split {}: hidden {} ffn {} heads {}, {} x {}, {}", pace().deal, model.hidden, model.ffn,
-                  model.heads, run.cluster.device.name, run.cluster.node ? run.cluster.node->devices : 1,
+                  model.heads, run.cluster.device->name, run.cluster.node ? run.cluster.node->devices : 1,
                   alike == pace().alike.end() ? engine : alike->second);
   return static_cast<std::size_t>(hash_of(configuration) >> 32U) % kFolds;
 }

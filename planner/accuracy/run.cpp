@@ -275,7 +275,7 @@ std::optional<double> step_seconds(RowReader& row, const Run& run) {
 void read_plan(RowReader& row, Run& run) {
   if (const std::string& engine = row.optional_text("engine"); !engine.empty()) {
     try {
-      run.engine = describe::find_engine(engine).name;
+      run.engine = describe::find_engine(engine)->name;
     } catch (const ConfigurationError&) {
       row.refuse("engine", fmt::format("one of {}", fmt::join(describe::engine_names(), ", ")));
     }

@@ -54,7 +54,7 @@ bool is_of(const AttainedCollective& entry, std::optional<program::DataType> typ
 
 // Where a type was not measured, the others stand for it.
 std::optional<program::DataType> measured_type(const Cluster& cluster, program::DataType type) {
-  const std::vector<AttainedCollective>& attained = cluster.device.attained_collectives;
+  const std::vector<AttainedCollective>& attained = cluster.device->attained_collectives;
   const bool is_there = std::any_of(attained.begin(), attained.end(),
                                     [&](const AttainedCollective& entry) { return is_of(entry, type); });
   return is_there ? std::optional(type) : std::nullopt;
@@ -135,7 +135,7 @@ double cube_mesh_links(double ranks) { return ranks <= 2 ? 1 : ranks <= 4 ? 4 : 
 bool over_pcie(const Cluster& cluster) {
   if (cluster.node && cluster.node->fabric == Fabric::pcie) return true;
   if (cluster.node && cluster.node->link_gbytes_per_s_per_device) return false;
-  return value_or(cluster.device.nvlink_gbytes_per_s, 0) == 0;
+  return value_or(cluster.device->nvlink_gbytes_per_s, 0) == 0;
 }
 
 // The data sheet's rate of a device's links, as the device has it and as it is in this node.
@@ -175,7 +175,7 @@ double link_rate(const Cluster& cluster, double ranks) {
 // Bus bandwidth cannot be above the links it goes over, whatever an entry says; each rank sends the whole
 // vector once where a switch reduces it. Pairs that are bridged beside PCIe have links of their own.
 double link_limit(const Cluster& cluster, Collective collective, double ranks) {
-  const double bridge = over_pcie(cluster) ? value_or(cluster.device.nvlink_gbytes_per_s, kUnknown) : 0;
+  const double bridge = over_pcie(cluster) ? value_or(cluster.device->nvlink_gbytes_per_s, kUnknown) : 0;
   const double link = link_in_node(cluster).value_or(kUnknown);
   if (std::isnan(bridge) || std::isnan(link)) return std::numeric_limits<double>::infinity();
   const double in_switch = collective == Collective::all_reduce ? std::max(1.0, 2 * (ranks - 1) / ranks) : 1;
@@ -189,7 +189,7 @@ double node_rate(const Cluster& cluster, const Shape& shape, double ranks) {
     const std::vector<AttainedCollective>* attained;
     double ratio;  // of what is asked for to what was measured
   } lists[] = {{cluster.node ? &cluster.node->attained_collectives : nullptr, 1},
-               {&cluster.device.attained_collectives, link_ratio(cluster)}};
+               {&cluster.device->attained_collectives, link_ratio(cluster)}};
   const bool bridged = over_pcie(cluster) && !(cluster.node && cluster.node->fabric == Fabric::shared_memory);
   for (const auto& [attained, ratio] : lists) {
     if (attained == nullptr) continue;
@@ -219,7 +219,7 @@ double node_seconds(const Cluster& cluster, const Shape& shape, double bytes) {
   if (!(bytes_per_s > 0)) return kUnknown;
   const AttainedCollective* table =
       cluster.node ? find_table(cluster.node->attained_collectives, shape, false) : nullptr;
-  if (table == nullptr) table = find_table(cluster.device.attained_collectives, shape, false);
+  if (table == nullptr) table = find_table(cluster.device->attained_collectives, shape, false);
   if (table != nullptr) return scaled_seconds(*table, shape, bytes, bytes_per_s);
   return ring_seconds(cluster, shape, bytes, bytes_per_s);
 }
@@ -276,7 +276,7 @@ double wire_share(const describe::Node& node, const Placement& placement) {
 }
 
 bool is_before_ampere(const Cluster& cluster) {
-  return value_or(cluster.device.compute_capability, nccl::kAmpere) < nccl::kAmpere;
+  return value_or(cluster.device->compute_capability, nccl::kAmpere) < nccl::kAmpere;
 }
 
 double internode_ring_seconds(const Cluster& cluster, const Shape& shape, double bytes, double bytes_per_s) {

@@ -25,16 +25,16 @@ Bytes whole_bytes(double bytes) { return static_cast<Bytes>(std::llround(bytes))
 template <class Visit>
 void for_each_overhead(Bytes peak, std::size_t groups, const Plan& plan, const Cluster& cluster,
                        Visit&& visit) {
-  const describe::Overheads& device = cluster.device.overheads;
+  const describe::Overheads& device = cluster.device->overheads;
   const auto add = [&](std::string_view name, const std::optional<Figure>& figure, double times) {
     if (figure && times > 0) visit(name, whole_bytes(figure->value * times), figure->source);
   };
   add("context", device.context_bytes, 1);
   add("library_workspace", device.library_workspace_bytes, 1);
   add("communicators", device.communicator_bytes, static_cast<double>(groups));
-  if (!plan.contiguous_memory && plan.engine.allocator_slack > 0) {
-    visit("allocator", whole_bytes(plan.engine.allocator_slack * static_cast<double>(peak)),
-          plan.engine.source);
+  if (!plan.contiguous_memory && plan.engine->allocator_slack > 0) {
+    visit("allocator", whole_bytes(plan.engine->allocator_slack * static_cast<double>(peak)),
+          plan.engine->source);
   }
 }
 
@@ -55,16 +55,17 @@ MemoryNeed memory_need(const program::StepProgram& program, const MemoryProfile&
   for_each_overhead(memory.peak, program.groups.size(), plan, cluster,
                     [&](std::string_view, Bytes bytes, const std::string&) { need.overheads += bytes; });
   need.peak = memory.peak + need.overheads;
-  need.capacity = cluster.device.capacity.usable_bytes() - plan.reserve_bytes;
+  need.capacity = cluster.device->capacity.usable_bytes() - plan.reserve_bytes;
   need.is_lower_bound = program.states_only;
   // A node's host memory must hold offloaded state, or a model on its way in, whichever is more.
   need.host_states = memory.host_peak;
   const double processes = static_cast<double>(std::min(plan.devices(), cluster.devices_per_node));
-  const Elements loaded = plan.engine.partitioned_loading ? largest_unit(model, program) : program.parameters;
+  const Elements loaded =
+      plan.engine->partitioned_loading ? largest_unit(model, program) : program.parameters;
   const double load =
-      static_cast<double>(plan.engine.host_load_bytes_per_parameter) * static_cast<double>(loaded);
+      static_cast<double>(plan.engine->host_load_bytes_per_parameter) * static_cast<double>(loaded);
   const double least = std::max(static_cast<double>(memory.host_peak), load);
-  const double each = least * plan.engine.host_factor;
+  const double each = least * plan.engine->host_factor;
   need.host_per_node_least = whole_bytes(least * processes);
   need.host_per_device = whole_bytes(each);
   need.host_per_node = whole_bytes(each * processes);
@@ -72,7 +73,7 @@ MemoryNeed memory_need(const program::StepProgram& program, const MemoryProfile&
   if (host == nullptr) return need;
   // Ranks on processors live in that memory themselves.
   const Bytes taken =
-      cluster.device.capacity.from_host_memory ? need.peak * static_cast<Bytes>(processes) : 0;
+      cluster.device->capacity.from_host_memory ? need.peak * static_cast<Bytes>(processes) : 0;
   need.host_capacity = std::max<Bytes>(0, whole_bytes(host->value) - taken);
   return need;
 }
@@ -101,7 +102,7 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
   prediction.overhead_bytes = need.overheads;
   prediction.peak_bytes = need.peak;
   prediction.capacity_bytes = need.capacity;
-  prediction.capacity_basis = cluster.device.capacity.basis();
+  prediction.capacity_basis = cluster.device->capacity.basis();
   prediction.host_bytes_per_device = need.host_per_device;
   prediction.host_bytes_per_node = need.host_per_node;
   prediction.host_bytes_per_node_least = need.host_per_node_least;
@@ -128,11 +129,11 @@ std::string why_no_time(const Prediction& prediction, const Plan& plan, const Cl
   if (prediction.program().states_only) return "only the number of parameters is known";
   const KernelRates rates = kernel_rates(cluster.device, plan);
   if (rates.matmul_flops_per_s <= 0) {
-    return fmt::format("the description of {} has no peak in {}", cluster.device.name,
+    return fmt::format("the description of {} has no peak in {}", cluster.device->name,
                        describe::name_of(plan.precision));
   }
   if (rates.memory_bytes_per_s <= 0) {
-    return fmt::format("the description of {} has no memory bandwidth", cluster.device.name);
+    return fmt::format("the description of {} has no memory bandwidth", cluster.device->name);
   }
   const bool has_network =
       cluster.node && cluster.node->internode_gbytes_per_s && cluster.node->internode_gbytes_per_s->value > 0;
@@ -156,7 +157,7 @@ std::vector<std::string> time_conditions(const Prediction& prediction, const Pla
   }
   if (is_unproven(plan.engine, cluster.device)) {
     conditions.push_back(
-        fmt::format("{} has not run on GPUs, and no run stands behind its pace", plan.engine.name));
+        fmt::format("{} has not run on GPUs, and no run stands behind its pace", plan.engine->name));
   }
   return conditions;
 }

@@ -223,7 +223,7 @@ void compile_into(const Model& model, const Plan& plan, RankPosition rank, StepP
   Units units = make_units(model, plan, partitions_of(plan), rank);
   program.parameters = units.parameters;
   program.active_parameters = units.active_parameters;
-  Builder builder(program, plan.engine.alignment_bytes);
+  Builder builder(program, plan.engine->alignment_bytes);
   Compiler(model, plan, make_shapes(model, plan), builder, units.units).step();
   list_parameters(units.units, rank.tensor_parallel, program);
   set_order(program);

@@ -28,7 +28,7 @@ Head::Head(Builder& builder, ZeroPolicy& zero, const describe::Model& model, con
                                norm_.parameters != kNoBuffer ? tokens * shapes.norm_statistics : 0);
   maximum_ = builder.buffer("head.maximum", DataType::fp32, Category::workspace, tokens);
   sums_ = builder.buffer("head.sums", DataType::fp32, Category::workspace, 2 * tokens);
-  const std::int64_t copies = plan.engine.fp32_logits_copies;
+  const std::int64_t copies = plan.engine->fp32_logits_copies;
   logits_ = builder.buffer("logits", copies > 0 ? DataType::fp32 : shapes.compute, Category::logits, logits);
   logits_copies_ = builder.reserve(builder.buffer("logits_copies", DataType::fp32, Category::logits, logits,
                                                   {std::max<std::int64_t>(0, copies - 1), 0}));

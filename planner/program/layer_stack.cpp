@@ -118,7 +118,7 @@ void LayerStack::save_checkpoint(const Alike& alike) {
   builder_.acquire(checkpoint);
   Instruction& instruction = builder_.emit(plan_.offload_activations ? Op::copy_to_host : Op::copy, {part_},
                                            {at(own_part_), checkpoint});
-  if (!plan_.engine.overlaps_checkpoint_copies) instruction.stream = Stream::compute;
+  if (!plan_.engine->overlaps_checkpoint_copies) instruction.stream = Stream::compute;
 }
 
 void LayerStack::restore_checkpoint(const Alike& alike) {
@@ -126,7 +126,7 @@ void LayerStack::restore_checkpoint(const Alike& alike) {
   builder_.acquire(at(block_input_));
   Instruction& instruction = builder_.emit(plan_.offload_activations ? Op::copy_to_device : Op::copy, {part_},
                                            {checkpoint, at(own_input_part_)});
-  if (!plan_.engine.overlaps_checkpoint_copies) instruction.stream = Stream::compute;
+  if (!plan_.engine->overlaps_checkpoint_copies) instruction.stream = Stream::compute;
   if (plan_.partition_activations) {
     builder_.tensor_collective(Op::all_gather, part_ * plan_.tensor_parallel,
                                {at(own_input_part_), at(block_input_)});

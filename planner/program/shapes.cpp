@@ -20,12 +20,12 @@ Shapes make_shapes(const describe::Model& model, const describe::Plan& plan) {
   shapes.norm_statistics = model.norm == describe::Norm::layer_norm ? 2 : 1;
   shapes.compute = compute_type(plan.precision);
   shapes.dropout = plan.dropout;
-  shapes.in_place = plan.engine.backward_in_place;
+  shapes.in_place = plan.engine->backward_in_place;
   // A mask of dropout is needed, and comes last; the next layer of a checkpointed block needs the output.
   shapes.recompute_stops_early =
-      plan.engine.recompute_stops_early && !plan.dropout && plan.checkpoint_interval == 1;
+      plan.engine->recompute_stops_early && !plan.dropout && plan.checkpoint_interval == 1;
   // In place, the input's gradient would overwrite what the weight's is made of.
-  shapes.sum_beside_weight_gradient = plan.engine.tensor_sum_beside_weight_gradient && !shapes.in_place;
+  shapes.sum_beside_weight_gradient = plan.engine->tensor_sum_beside_weight_gradient && !shapes.in_place;
   return shapes;
 }
 

@@ -88,7 +88,7 @@ const LocalTensor* Unit::find(std::string_view name) const {
 }
 
 Elements local_rows(Elements rows, const describe::Plan& plan) {
-  const Elements padded = round_up(rows, plan.engine.vocabulary_multiple * plan.tensor_parallel);
+  const Elements padded = round_up(rows, plan.engine->vocabulary_multiple * plan.tensor_parallel);
   return padded / plan.tensor_parallel;
 }
 
@@ -102,7 +102,7 @@ Units make_units(const describe::Model& model, const describe::Plan& plan, std::
     unit.elements = div_ceil(model.only_parameters, plan.tensor_parallel);
     unit.distinct = unit.elements;
     unit.working = div_ceil(model.only_largest_layer, plan.tensor_parallel);
-    divide(unit, partitions, plan.engine.partition_multiple, rank);
+    divide(unit, partitions, plan.engine->partition_multiple, rank);
     result.parameters = model.only_parameters;
     result.active_parameters = model.only_parameters;
     return result;
@@ -118,7 +118,7 @@ Units make_units(const describe::Model& model, const describe::Plan& plan, std::
     unit.tensors.reserve(group.tensors.size());
     for (const ParameterTensor& tensor : group.tensors) unit.tensors.push_back(localize(tensor, model, plan));
     lay_out(unit);
-    divide(unit, partitions, plan.engine.partition_multiple, rank);
+    divide(unit, partitions, plan.engine->partition_multiple, rank);
     if (unit.is_layer()) {
       unit.first_layer = narrow<std::int32_t>(layer);
       layer += group.layers;

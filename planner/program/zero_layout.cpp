@@ -57,12 +57,12 @@ ZeroLayout::ZeroLayout(Builder& builder, const describe::Plan& of_plan, std::vec
       tied(tied_embeddings),
       states_space(plan.offload != Offload::none ? Space::host : Space::device),
       builder_(builder) {
-  const bool fp32_parameters = plan.engine.fp32_parameters && (stage == 0 || stage == 3);
+  const bool fp32_parameters = plan.engine->fp32_parameters && (stage == 0 || stage == 3);
   parameter_type = fp32_parameters ? DataType::fp32 : computed_type;
   // An optimizer on the host needs a copy there of what it updates, also where the parameters are fp32.
   master = parameter_type != DataType::fp32 || plan.offload == Offload::optimizer;
-  const bool fp32_gradients = (computed_type == DataType::fp16 && plan.engine.fp32_gradients_with_fp16) ||
-                              (computed_type == DataType::bf16 && plan.engine.fp32_gradients_with_bf16);
+  const bool fp32_gradients = (computed_type == DataType::fp16 && plan.engine->fp32_gradients_with_fp16) ||
+                              (computed_type == DataType::bf16 && plan.engine->fp32_gradients_with_bf16);
   gradient_type = fp32_gradients ? DataType::fp32 : computed_type;
   const StepProgram& program = builder_.program();
   if (partitions > 1) {
@@ -86,12 +86,12 @@ Elements ZeroLayout::secondary_elements(const Unit& unit) const {
   return div_exact(whole(unit), builder_.program().groups[secondary].size);
 }
 
-bool ZeroLayout::whole_at_stage_2() const { return stage == 2 && plan.engine.whole_gradients_at_stage_2; }
+bool ZeroLayout::whole_at_stage_2() const { return stage == 2 && plan.engine->whole_gradients_at_stage_2; }
 
 // Head and embedding add to a tied table in turn. Where micro-batches accumulate in the whole gradient, each
 // one's two parts are first added apart, as where it goes through a slot: so all stages give the same bits.
 bool ZeroLayout::sums_apart(const Unit& unit) const {
-  return tied && unit.kind == Kind::embedding && !slots_for_gradients() && plan.engine.tied_gradient_apart &&
+  return tied && unit.kind == Kind::embedding && !slots_for_gradients() && plan.engine->tied_gradient_apart &&
          plan.gradient_accumulation > 1;
 }
 
@@ -132,10 +132,10 @@ void ZeroLayout::declare_states(Unit& unit, UnitParts& parts) {
     parts.parameter = builder_.view("parameter.own", unit.parameter, own_offset, unit.partition);
   }
 
-  const bool fp32_partition = plan.engine.fp32_gradient_partition && gradient_type != DataType::fp32 &&
-                              (stage >= 1 || plan.engine.fp32_gradient_at_stage_0);
+  const bool fp32_partition = plan.engine->fp32_gradient_partition && gradient_type != DataType::fp32 &&
+                              (stage >= 1 || plan.engine->fp32_gradient_at_stage_0);
   const bool replaced =
-      stage == 3 ? plan.engine.fp32_gradient_replaces_stage_3 : whole_at_stage_2() && offload;
+      stage == 3 ? plan.engine->fp32_gradient_replaces_stage_3 : whole_at_stage_2() && offload;
   const bool only_fp32_partition = fp32_partition && replaced;
   if (slots_for_gradients()) {
     unit.gradient = builder_.buffer("gradient", only_fp32_partition ? DataType::fp32 : gradient_type,
@@ -154,8 +154,8 @@ void ZeroLayout::declare_states(Unit& unit, UnitParts& parts) {
     unit.master = builder_.buffer("master", DataType::fp32, Category::optimizer_state, unit.partition, each,
                                   states_space);
   }
-  for (std::size_t i = 0; i < plan.optimizer.parts.size() && i < unit.states.size(); ++i) {
-    const describe::OptimizerPart& part = plan.optimizer.parts[i];
+  for (std::size_t i = 0; i < plan.optimizer->parts.size() && i < unit.states.size(); ++i) {
+    const describe::OptimizerPart& part = plan.optimizer->parts[i];
     DataType type = DataType::fp32;
     Elements elements = part.factored && partitions == 1 ? unit.factored : unit.partition;
     if (part.block_elements > 0 || part.bytes_per_parameter == 1) {
@@ -174,10 +174,10 @@ void ZeroLayout::declare_states(Unit& unit, UnitParts& parts) {
 void ZeroLayout::declare_slots() {
   const std::int64_t layers = std::max<std::int64_t>(1, builder_.program().layers);
   const auto largest_layer = [this](const Unit& unit) {
-    return unit.is_layer() ? round_up(unit.working, partitions * plan.engine.partition_multiple) : 0;
+    return unit.is_layer() ? round_up(unit.working, partitions * plan.engine->partition_multiple) : 0;
   };
   if (stage == 3) {
-    prefetch = std::min(plan.engine.prefetch_layers, layers - 1);
+    prefetch = std::min(plan.engine->prefetch_layers, layers - 1);
     gathered_ring = builder_.buffer("gathered", computed_type, Category::gathered, most(units, largest_layer),
                                     {prefetch + 1, 0});
   }
@@ -185,11 +185,11 @@ void ZeroLayout::declare_slots() {
     const Elements elements = most(units, largest_layer);
     std::int64_t slots = std::min<std::int64_t>(2, layers);
     Elements rest = 0;
-    if (plan.engine.gradient_buckets > 0) {
+    if (plan.engine->gradient_buckets > 0) {
       const bool beside = traffic != Stream::compute;
-      const std::int64_t beside_kernels = beside ? plan.engine.overlapped_gradient_buckets : 0;
+      const std::int64_t beside_kernels = beside ? plan.engine->overlapped_gradient_buckets : 0;
       const std::int64_t buckets =
-          stage == 2 && beside_kernels > 0 ? beside_kernels : plan.engine.gradient_buckets;
+          stage == 2 && beside_kernels > 0 ? beside_kernels : plan.engine->gradient_buckets;
       // A bucket holds as many layers as there is room for, which are reduced while it is filled again.
       const Elements room = buckets * (plan.bucket_bytes / bytes_of(gradient_type));
       const std::int64_t least = std::max(buckets, std::min(beside_kernels, layers));
@@ -239,7 +239,7 @@ void ZeroLayout::declare_step() {
   const bool offload = plan.offload != Offload::none;
   const auto partition = [](const Unit& unit) { return unit.partition; };
   // On the host the optimizer is one fused kernel, which copies no partition as a whole.
-  const bool copies_partition = plan.engine.step_copies_whole_partition && !offload;
+  const bool copies_partition = plan.engine->step_copies_whole_partition && !offload;
   if (plan.constant_buffers && !copies_partition) {
     step_bucket = builder_.buffer("step_bucket", DataType::fp32, Category::bucket,
                                   std::min(plan.bucket_bytes / 4, most(units, partition)), {}, states_space);

@@ -122,7 +122,7 @@ void ZeroPolicy::reduce(const Unit& unit, bool last) {
   builder_.collective(Op::reduce_scatter, layout_.shard, elements, {at(unit.weight_gradients)}, 0,
                       layout_.traffic);
   const Operand own = at(unit.is_opaque() ? unit.weight_gradients : parts.weight_gradients);
-  const bool each_time = layout_.plan.engine.sums_replicas_each_micro_batch;
+  const bool each_time = layout_.plan.engine->sums_replicas_each_micro_batch;
   if (each_time) over_replicas(own);
   if (layout_.plan.offload == Offload::none) {
     builder_.emit(Op::accumulate, {unit.partition}, {own, at(unit.gradient)}).stream = layout_.traffic;

@@ -16,9 +16,9 @@ using program::Op;
 using program::SectionKind;
 using program::StepProgram;
 
-// From here on more accumulation is more of the same: the last micro-batch may be apart, a loop over one is none, and the
-// order of a loop is found by walking three.
-constexpr std::int64_t kAlike = 4;
+// Micro-batches of the step whose sections stand for every other: the last may be apart, and the order of a loop is found
+// by walking three of its own.
+constexpr std::int64_t kLoop = 4;
 
 // The repeat of the micro-batches that are a loop, with its end; both at the program's end where none are.
 struct Loop {
@@ -79,7 +79,7 @@ std::size_t Evaluator::KeyHash::operator()(const Key& key) const {
   std::uint64_t hash = static_cast<std::uint64_t>(key.nodes) * 0x9e3779b97f4a7c15;
   hash ^= static_cast<std::uint64_t>(key.tensor_parallel) * 0xc2b2ae3d27d4eb4f;
   hash ^= static_cast<std::uint64_t>(key.micro_batch) * 0x165667b19e3779f9;
-  hash ^= static_cast<std::uint64_t>(key.zero_stage * 8 + key.accumulation) * 0xff51afd7ed558ccd;
+  hash ^= static_cast<std::uint64_t>(key.zero_stage) * 0xff51afd7ed558ccd;
   return hash ^ hash >> 32;
 }
 
@@ -104,7 +104,8 @@ void repeat_in(Evaluation& evaluation, const Evaluation& body, double count) {
 
 void Evaluator::compile(Family& family, const describe::ResolvedPlan& resolved) {
   ++compiled_;
-  const describe::Plan& plan = resolved.plan;
+  describe::Plan plan = resolved.plan;
+  plan.gradient_accumulation = kLoop;
   program::compile_into(model_, plan, {}, program_);
   std::optional<predict::StepCosts> costs;
   if (!program_.states_only) {
@@ -160,7 +161,7 @@ std::optional<Evaluation> Evaluator::in_full(const Neighbour& neighbour) {
 }
 
 const describe::ResolvedPlan* Evaluator::resolve(const Key& key, const Neighbour& neighbour) {
-  if (resolved_ && key.is_same_but_accumulation(resolved_key_)) {
+  if (resolved_ && key == resolved_key_) {
     resolved_->plan.gradient_accumulation = neighbour.gradient_accumulation;
     Problems problems;
     describe::check_plan(resolved_->plan, model_, problems);
@@ -186,7 +187,6 @@ bool Evaluator::is_legal(Family& family, const Key& key, const Neighbour& neighb
   }
   if (family.legal_up_to == 0) compile(family, *resolved);
   family.legal_up_to = neighbour.gradient_accumulation;
-  if (key.accumulation < kAlike) return true;
   // Much more is mostly legal too, and spares asking for each.
   Neighbour more = neighbour;
   more.gradient_accumulation = std::max<std::int64_t>(1 << 20, neighbour.gradient_accumulation);
@@ -196,8 +196,7 @@ bool Evaluator::is_legal(Family& family, const Key& key, const Neighbour& neighb
 
 std::optional<Evaluation> Evaluator::evaluate(const Neighbour& neighbour) {
   const std::int64_t accumulation = neighbour.gradient_accumulation;
-  const Key key{neighbour.nodes, neighbour.tensor_parallel, neighbour.micro_batch, neighbour.zero_stage,
-                static_cast<std::int32_t>(std::min(accumulation, kAlike))};
+  const Key key{neighbour.nodes, neighbour.tensor_parallel, neighbour.micro_batch, neighbour.zero_stage};
   Family& family = families_[key];
   if (!is_legal(family, key, neighbour)) return std::nullopt;
   const std::int64_t count = accumulation - family.outside_loop;

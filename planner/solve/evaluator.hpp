@@ -64,12 +64,8 @@ class Evaluator {
   struct Family;
   struct Key {
     std::int64_t nodes, tensor_parallel, micro_batch;
-    std::int32_t zero_stage, accumulation;  // the same number for all plans with one loop over micro-batches
+    int zero_stage;
     bool operator==(const Key&) const = default;
-    bool is_same_but_accumulation(Key other) const {
-      other.accumulation = accumulation;
-      return *this == other;
-    }
   };
   struct KeyHash {
     std::size_t operator()(const Key& key) const;

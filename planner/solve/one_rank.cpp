@@ -25,7 +25,7 @@ describe::Plan one_rank_plan(const describe::Plan& plan) {
 RoundingTolerance one_rank_tolerance(const describe::Model& model, const describe::Plan& plan) {
   const bool same_order = plan.tensor_parallel == 1 && plan.shard == 0 &&
                           (plan.data_parallel == 1 || plan.gradient_accumulation == 1);
-  const bool same_parts = plan.engine.tied_gradient_apart || !model.tied_embeddings;
+  const bool same_parts = plan.engine->tied_gradient_apart || !model.tied_embeddings;
   switch (plan.precision) {
     case Precision::fp32:
       return same_order && same_parts ? RoundingTolerance{} : RoundingTolerance{.loss = 1e-4, .norm = 1e-3};

@@ -29,7 +29,7 @@ describe::Plan gpt3_plan() {
   plan.precision = describe::Precision::bf16;
   plan.optimizer = describe::find_optimizer("adam");
   plan.engine = describe::find_engine("native");
-  plan.bucket_bytes = plan.engine.bucket_bytes;
+  plan.bucket_bytes = plan.engine->bucket_bytes;
   return plan;
 }
 

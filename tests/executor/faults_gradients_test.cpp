@@ -106,7 +106,7 @@ TEST_CASE("fault 2, tied parameters: the tie's gradient is the sum of both, coun
       }
       // Adam has 8 bytes a parameter, of which a rank holds its partition of each unit.
       Plan plan = plan_of(2, 1, stage);
-      plan.engine.alignment_bytes = 1;
+      plan.engine.edit().alignment_bytes = 1;
       const Elements norm = (tied.norm == describe::Norm::layer_norm ? 2 : 1) * tied.hidden;
       const std::int64_t ranks = stage == 0 ? 1 : 2;
       const Bytes saved = held(Step(untied, plan, options), program::Category::optimizer_state) -

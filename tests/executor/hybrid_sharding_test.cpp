@@ -158,7 +158,7 @@ TEST_CASE(
         Plan plan = hybrid(stage, 4, 2);
         plan.tensor_parallel = tensor_parallel;
         plan.gradient_accumulation = 3;
-        plan.engine.sums_replicas_each_micro_batch = each_time;
+        plan.engine.edit().sums_replicas_each_micro_batch = each_time;
         const Outcome outcome = run(model, plan);
         check_counted_and_allocated(model, plan, outcome.training);
         Plan plain = plan;

@@ -48,7 +48,7 @@ TEST_CASE("R06: host memory of a fully offloaded 33B model is a range, and its m
   describe::ResolvedPlan resolved = planned(
       model, "nodes=1 zero=3 offload=all micro_batch=1 recompute=full seq=1024 engine=deepspeed", "dgx-a100");
   const auto with_host = [&](double gbytes) {
-    resolved.cluster.node->host_memory_bytes.emplace().value = gbytes * kGB;
+    edit(resolved.cluster.node).host_memory_bytes.emplace().value = gbytes * kGB;
     return predict::predict(describe::resolve_model(model), resolved.plan, resolved.cluster);
   };
   const predict::Prediction small = with_host(600);

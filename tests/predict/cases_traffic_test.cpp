@@ -83,7 +83,7 @@ TEST_CASE("R19: model FLOPs of a token of LLaMA-7B are 6 P + 12 L h s, its peak 
   const double lookup = 6.0 * 32000 * question.given("hidden");
   CHECK(per_token == doctest::Approx(formula - lookup).epsilon(0.001));
   CHECK(per_token == doctest::Approx(formula).epsilon(0.02));
-  const double peak = describe::find_device("h100").peak_bf16_tflops->value;
+  const double peak = describe::find_device("h100")->peak_bf16_tflops->value;
   CHECK(peak == doctest::Approx(question.given("dense_peak_tflops")).epsilon(0.001));
 }
 

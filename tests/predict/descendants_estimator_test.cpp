@@ -40,7 +40,7 @@ predict::Prediction estimated(const std::string& model, std::int64_t gpus, const
       model,
       fmt::format("gpus={} zero={} offload={} engine=deepspeed-estimator", gpus, how.stage, how.offload),
       "dgx1");
-  resolved.plan.engine.partitioned_loading = how.partitioned_while_loading;
+  resolved.plan.engine.edit().partitioned_loading = how.partitioned_while_loading;
   return predict::predict(describe::resolve_model(model), resolved.plan, resolved.cluster);
 }
 

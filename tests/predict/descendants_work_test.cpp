@@ -25,7 +25,7 @@ std::string gpt(const Value& run) {
   return gpt(integer(run, "layers"), integer(run, "hidden"), integer(run, "heads"));
 }
 
-double a100_peak_tflops() { return describe::find_device("a100-80gb").peak_bf16_tflops->value; }
+double a100_peak_tflops() { return describe::find_device("a100-80gb")->peak_bf16_tflops->value; }
 
 }  // namespace
 

@@ -153,7 +153,7 @@ TEST_CASE("what collectives wait for other ranks is no traffic, but the step and
   table.first_bytes = 1e6;
   table.busbw_gbytes_per_s = {4e-3, 4e-3};
   table.seconds = {0.25, 0.5};
-  cluster.device.attained_collectives = {table};
+  cluster.device.edit().attained_collectives = {table};
   const MeasuredKernel copies = ::kernel(Op::copy, {{{16384}, {}, {}}}, {8192});
   const auto time = [&](double skew) {
     const CalibratedRates measured(2, {copies}, "", skew);
@@ -199,7 +199,7 @@ TEST_CASE("collectives that were measured by type take the time of theirs") {
     entry.seconds = {1e6 / (entry.busbw_gbytes_per_s[0] * 1e9), 2e6 / (entry.busbw_gbytes_per_s[1] * 1e9)};
     return entry;
   };
-  cluster.device.attained_collectives = {table(DataType::fp32, {4, 4}), table(DataType::bf16, {1, 2})};
+  cluster.device.edit().attained_collectives = {table(DataType::fp32, {4, 4}), table(DataType::bf16, {1, 2})};
   const auto seconds = [&](double bytes, DataType type) {
     return predict::collective_seconds(cluster, two, Op::all_reduce, bytes, type);
   };

@@ -382,7 +382,7 @@ TEST_CASE("time: a device's own measurements go before its architecture's figure
   attention.used = true;
   device.attained_attention = {attention};
   describe::Plan unscaled = plan;
-  unscaled.engine.attention_fraction = 1;
+  unscaled.engine.edit().attention_fraction = 1;
   program::StepProgram program;
   program.layers = 1;
   program.buffers.resize(1);
@@ -406,10 +406,10 @@ TEST_CASE("time: a node's own processors go before those of the architecture hos
   const double before = predict::read_time(program, cluster, some_rates()).seconds;
   REQUIRE(describe::host_architecture().host_optimizer_gbytes_per_s.has_value());
   describe::Figure rate = *describe::host_architecture().host_optimizer_gbytes_per_s;
-  cluster.node->host_optimizer_gbytes_per_s = rate;
+  edit(cluster.node).host_optimizer_gbytes_per_s = rate;
   CHECK(predict::read_time(program, cluster, some_rates()).seconds == before);
   rate.value /= 4;
-  cluster.node->host_optimizer_gbytes_per_s = rate;
+  edit(cluster.node).host_optimizer_gbytes_per_s = rate;
   CHECK(predict::read_time(program, cluster, some_rates()).seconds > before);
 }
 

@@ -19,7 +19,7 @@ void set_host_memory(describe::Cluster& cluster, const std::optional<Bytes>& byt
     memory->value = static_cast<double>(*bytes);
     memory->source = "the test";
   }
-  cluster.node.value().host_memory_bytes = std::move(memory);
+  edit(cluster.node).host_memory_bytes = std::move(memory);
 }
 
 struct Question {
@@ -91,11 +91,11 @@ TEST_CASE("a plan on GPUs that names no engine is judged by one that people run 
     options.engine = engine;
     return describe::resolve_plan(options, model, "dgx-a100");
   };
-  CHECK(plan_of(std::nullopt).plan.engine.name == "deepspeed");
+  CHECK(plan_of(std::nullopt).plan.engine->name == "deepspeed");
   for (const std::optional<std::string>& engine :
        std::vector<std::optional<std::string>>{std::nullopt, "deepspeed", "fsdp2"}) {
     const describe::ResolvedPlan resolved = plan_of(engine);
-    CAPTURE(resolved.plan.engine.name);
+    CAPTURE(resolved.plan.engine->name);
     const Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
     CHECK(prediction.verdict == Verdict::does_not_fit);
     CHECK(static_cast<double>(prediction.peak_bytes) / static_cast<double>(kGiB) ==
@@ -194,7 +194,7 @@ TEST_CASE("on processors, what is offloaded and what is not share the host's mem
   const Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
   const Bytes all = 2 * (prediction.peak_bytes + prediction.host_bytes_per_device);
   const auto with_memory = [&](Bytes bytes) {
-    resolved.cluster.node->host_memory_bytes->value = static_cast<double>(bytes);
+    edit(resolved.cluster.node).host_memory_bytes->value = static_cast<double>(bytes);
     return predict::predict(model, resolved.plan, resolved.cluster).verdict;
   };
   CHECK(with_memory(all) == Verdict::fits);

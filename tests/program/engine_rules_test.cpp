@@ -29,14 +29,14 @@ TEST_CASE("recomputation that stops early leaves out the last product of each la
     describe::Plan plan = plan_of("fsdp2");
     const auto executed = [&] { return predict::read_work(program::compile(model, plan)).hardware; };
     const double early = executed();
-    plan.engine.recompute_stops_early = false;
+    plan.engine.edit().recompute_stops_early = false;
     const double tokens = static_cast<double>(plan.micro_batch * plan.sequence);
     // 2 m n k of {tokens, hidden, ffn}.
     const double last_products = static_cast<double>(model.layers) * 2 * tokens *
                                  static_cast<double>(model.hidden) * static_cast<double>(model.ffn);
     CHECK(executed() - early == doctest::Approx(last_products));
 
-    plan.engine.recompute_stops_early = true;
+    plan.engine.edit().recompute_stops_early = true;
     plan.checkpoint_interval = 2;  // layers inside a block need the output of the one before
     CHECK(executed() - early == doctest::Approx(last_products));
     plan.checkpoint_interval = 1;
@@ -67,7 +67,7 @@ TEST_CASE("sums beside the weight's gradient: the next kernel is it, and touches
   // Attention and MLP of each layer, and the logits.
   CHECK(beside == 2 * model.layers + 1);
 
-  plan.engine.backward_in_place = true;
+  plan.engine.edit().backward_in_place = true;
   for (const Instruction& instruction : program::compile(model, plan).code) {
     CHECK(instruction.stream != Stream::tensor);
   }
@@ -102,7 +102,7 @@ TEST_CASE("checkpoints that the engine copies among its kernels are on their str
   plan.tensor_parallel = 2;
   plan.partition_activations = plan.offload_activations = true;
   for (const bool beside : {true, false}) {
-    plan.engine.overlaps_checkpoint_copies = beside;
+    plan.engine.edit().overlaps_checkpoint_copies = beside;
     int copies = 0;
     for (const Instruction& instruction : program::compile(test::small_gpt(), plan).code) {
       if (instruction.op != Op::copy_to_host && instruction.op != Op::copy_to_device) continue;

@@ -38,7 +38,7 @@ describe::Plan plan_of(int stage, std::int64_t ranks, const std::string& engine 
   plan.zero_stage = stage;
   plan.data_parallel = ranks;
   plan.engine = describe::find_engine(engine);
-  plan.bucket_bytes = plan.engine.bucket_bytes;
+  plan.bucket_bytes = plan.engine->bucket_bytes;
   plan.overlap = true;
   return plan;
 }
@@ -131,8 +131,8 @@ TEST_CASE("order: 500 plans drawn by a seed, with odd depths, rings and accumula
     describe::Plan plan = plan_of(one_of(0, 1, 2, 3), one_of(1, 2, 3));
     plan.tensor_parallel = one_of(1, 1, 2, 4);
     plan.engine = describe::find_engine(kEngines[random() % kEngines.size()]);
-    plan.engine.prefetch_layers = one_of(0, 1, 2, 3);
-    plan.engine.gradient_buckets = one_of(0, 0, 1, 2, 3, 4);
+    plan.engine.edit().prefetch_layers = one_of(0, 1, 2, 3);
+    plan.engine.edit().gradient_buckets = one_of(0, 0, 1, 2, 3, 4);
     plan.gradient_accumulation = one_of(1, 2, 3, 5);
     plan.recompute =
         one_of(describe::Recompute::none, describe::Recompute::selective, describe::Recompute::full);
@@ -146,9 +146,9 @@ TEST_CASE("order: 500 plans drawn by a seed, with odd depths, rings and accumula
     CAPTURE(drawn);
     CAPTURE(model.layers);
     CAPTURE(plan.zero_stage);
-    CAPTURE(plan.engine.name);
-    CAPTURE(plan.engine.prefetch_layers);
-    CAPTURE(plan.engine.gradient_buckets);
+    CAPTURE(plan.engine->name);
+    CAPTURE(plan.engine->prefetch_layers);
+    CAPTURE(plan.engine->gradient_buckets);
     CAPTURE(plan.checkpoint_interval);
     check_ordered(program);
   }
@@ -259,7 +259,7 @@ TEST_CASE("order: five waits that were missing") {
   plan.recompute = describe::Recompute::full;
   plan.partition_activations = plan.offload_activations = true;
   const StepProgram checkpoints = program::compile(test::small_gpt(), plan);
-  REQUIRE(plan.engine.overlaps_checkpoint_copies);
+  REQUIRE(plan.engine->overlaps_checkpoint_copies);
   CHECK(waits(checkpoints, Op::all_gather, Stream::compute, Op::copy_to_device, Stream::to_device));
   CHECK(waits(checkpoints, Op::residual_add, Stream::compute, Op::copy_to_host, Stream::to_host));
 
@@ -338,8 +338,8 @@ TEST_CASE("order: wrong programs are caught") {
         for (const StepProgram& early : with_early_releases(whole)) check(early);
         // The waits of a program with longer rings.
         describe::Plan longer = plan;
-        longer.engine.prefetch_layers = 2;
-        longer.engine.gradient_buckets = 3;
+        longer.engine.edit().prefetch_layers = 2;
+        longer.engine.edit().gradient_buckets = 3;
         const StepProgram other = program::compile(test::small_gpt(), longer);
         if (other.code.size() == whole.code.size()) {
           StepProgram mixed = whole;

@@ -83,7 +83,7 @@ TEST_CASE("policy: what is reduced after a unit's backward, by stage") {
   CHECK(reduced(over_four(3, 2), false) == "reduce_scatter over shard, accumulate");
   CHECK(reduced(over_four(3, 2), true) == "reduce_scatter over shard, accumulate, all_reduce over replica");
   describe::Plan each = over_four(3, 2);
-  each.engine.sums_replicas_each_micro_batch = true;
+  each.engine.edit().sums_replicas_each_micro_batch = true;
   for (const bool last : {false, true})
     CHECK(reduced(each, last) == "reduce_scatter over shard, all_reduce over replica, accumulate");
   describe::Plan alone = over_four(0);

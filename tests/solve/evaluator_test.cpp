@@ -83,9 +83,22 @@ TEST_CASE("evaluator: plans that are put together from sections are those that a
     options.host_memory = 1'000'000'000'000;
     CHECK(compare(model, options, "dgx-a100", 2) > 150);
   }
-  SUBCASE("megatron") {
-    options.engine = "megatron";
-    CHECK(compare(model, options, "dgx-a100", 2) > 150);
+  SUBCASE("of other engines") {
+    for (const char* engine : {"megatron", "fsdp2", "native"}) {
+      options.engine = engine;
+      CHECK(compare(model, options, "dgx-a100", 2) > 80);
+    }
+  }
+  SUBCASE("P_a+cpu over a slow network") {
+    options.offload_activations = true;
+    options.tp = 2;
+    options.engine = "deepspeed";
+    CHECK(compare(model, options, "dgx1", 2) > 80);
+  }
+  SUBCASE("hybrid sharding") {
+    options.engine = "fsdp2";
+    options.shard_inside_node = true;
+    CHECK(compare(model, options, "dgx-h100", 4) > 80);
   }
   SUBCASE("only a number of parameters") {
     CHECK(compare(describe::resolve_model("params=7.5B"), options, "dgx-a100", 2) > 300);
@@ -129,7 +142,7 @@ TEST_CASE("evaluator: plans that differ in their accumulation only are compiled 
   Evaluator evaluator(model, options, "dgx-a100");
   Neighbour neighbour = evaluator.base();
   CHECK(neighbour.zero_stage == 2);
-  for (neighbour.gradient_accumulation = 4; neighbour.gradient_accumulation <= 100;
+  for (neighbour.gradient_accumulation = 1; neighbour.gradient_accumulation <= 100;
        ++neighbour.gradient_accumulation) {
     CHECK(evaluator.evaluate(neighbour).has_value());
   }

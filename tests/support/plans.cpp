@@ -12,7 +12,7 @@ Plan plain_plan() {
   plan.micro_batch = 2;
   plan.optimizer = find_optimizer("adam");
   plan.engine = find_engine("native");
-  plan.bucket_bytes = plan.engine.bucket_bytes;
+  plan.bucket_bytes = plan.engine->bucket_bytes;
   return plan;
 }
 

@@ -33,7 +33,7 @@ Prediction predicted_in(double capacity_gib, const std::string& model, const std
   describe::ResolvedPlan resolved = planned(model, words, hardware);
   describe::Figure figure;
   figure.value = capacity_gib * static_cast<double>(kGiB);
-  resolved.cluster.device.capacity.cuda_bytes = figure;
+  resolved.cluster.device.edit().capacity.cuda_bytes = figure;
   return predict_resolved(model, resolved);
 }
 

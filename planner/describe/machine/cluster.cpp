@@ -47,8 +47,8 @@ HardwareDescription read_argument(const std::string& argument) {
 // node has it: the devices are spread evenly over as many nodes as asked for, else over the fewest. Ranks on
 // processors stay in one machine.
 void arrange_devices(Cluster& cluster, Count nodes, Count gpus) {
-  const bool is_host = cluster.device.capacity.from_host_memory;
-  const std::string& usual = cluster.device.usual_node;
+  const bool is_host = cluster.device->capacity.from_host_memory;
+  const std::string& usual = cluster.device->usual_node;
   if (!is_host && !usual.empty()) cluster.node = find_node(usual);
   const std::int64_t most = cluster.node ? cluster.node->devices : kDevicesOfUnknownNode;
   const std::int64_t total = gpus.value_or(nodes.value_or(1));
@@ -72,7 +72,7 @@ void arrange_devices(Cluster& cluster, Count nodes, Count gpus) {
     refuse("--gpus", fmt::format("found {}, expected at most {} nodes x {} devices of {} = {}", total,
                                  cluster.nodes, most, usual, cluster.nodes * most));
   }
-  cluster.assumed_node = {usual, cluster.device.usual_node_reason};
+  cluster.assumed_node = {usual, cluster.device->usual_node_reason};
 }
 
 void arrange_nodes(Cluster& cluster, std::int64_t default_nodes, Count nodes, Count gpus) {
@@ -117,16 +117,16 @@ void take_host_memory(Cluster& cluster) {
   share.value = static_cast<double>(per_rank);
   share.note = fmt::format("{} bytes shared by {} rank{}", memory, cluster.devices_per_node,
                            cluster.devices_per_node == 1 ? "" : "s");
-  cluster.device.capacity.host_bytes = std::move(share);
+  cluster.device.edit().capacity.host_bytes = std::move(share);
   if (cluster.node) return;
   Node machine;
-  machine.name = cluster.device.name;
+  machine.name = cluster.device->name;
   machine.title = "this machine";
-  machine.device = cluster.device.name;
+  machine.device = cluster.device->name;
   machine.devices = cluster.devices_per_node;
   machine.fabric = Fabric::shared_memory;
   machine.host_memory_bytes = total;
-  cluster.node = std::move(machine);
+  cluster.node = std::make_shared<const Node>(std::move(machine));
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ Cluster resolve_cluster(const std::string& argument, Count nodes, Count gpus) {
     arrange_nodes(cluster, description.nodes.value_or(1), nodes, gpus);
   }
   if (description.nodes) check_cluster_size(cluster, *description.nodes, nodes);
-  if (cluster.device.capacity.from_host_memory) take_host_memory(cluster);
+  if (cluster.device->capacity.from_host_memory) take_host_memory(cluster);
   return cluster;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/describe/machine/calibration.hpp"
 #include "planner/describe/text/document.hpp"
+#include "planner/described.hpp"
 #include "planner/instructions/table.hpp"
 #include "planner/units.hpp"
 
@@ -163,8 +165,8 @@ struct Node {
 struct HardwareDescription {
   std::string name;
   std::string title;
-  Device device;
-  std::optional<Node> node;
+  Described<Device> device;
+  std::shared_ptr<const Node> node;
   std::optional<std::int64_t> nodes;
   std::string source;  // file it was read from
 };
@@ -179,8 +181,8 @@ struct AssumedNode {
 // put into its usual nodes, and `assumed_node` says so.
 struct Cluster {
   std::string name;
-  Device device;
-  std::optional<Node> node;
+  Described<Device> device;
+  std::shared_ptr<const Node> node;  // null: not described
   std::int64_t nodes = 1;
   std::int64_t devices_per_node = 1;
   std::string description_source;
@@ -217,8 +219,8 @@ std::vector<HardwareName> preset_hardware_names();
 
 // Presets by name or alias, in any case, with or without '-', '_' and '.'; throws ConfigurationError with the
 // nearest name.
-Device find_device(const std::string& name);
-Node find_node(const std::string& name);
+Described<Device> find_device(const std::string& name);
+std::shared_ptr<const Node> find_node(const std::string& name);
 
 // Memory of the machine the program runs on: MemTotal of /proc/meminfo, or the control group's limit where
 // that is lower. Throws ConfigurationError where the system does not say.

@@ -40,7 +40,7 @@ void check_nested_kind(MapReader& reader, Kind expected) {
   }
 }
 
-HardwareDescription read_embedded(const EmbeddedFile& file) {
+const HardwareDescription& read_embedded(const EmbeddedFile& file) {
   return remembered<HardwareDescription>(file, read_hardware_yaml);
 }
 
@@ -63,9 +63,9 @@ void read_named_or_nested(MapReader& reader, std::string_view key, Kind kind, Ha
       reader.problem(key, unknown_preset(value->text, {kind}, fmt::format("a {} preset", kind_name)));
       return;
     }
-    HardwareDescription preset = read_embedded(*file);
-    into.device = std::move(preset.device);
-    into.node = std::move(preset.node);
+    const HardwareDescription& preset = read_embedded(*file);
+    into.device = preset.device;
+    into.node = preset.node;
   } else {
     reader.problem(key, fmt::format("found a list, expected the name of a {} or its description", kind_name));
   }
@@ -99,7 +99,7 @@ void read_node(MapReader& reader, HardwareDescription& into) {
   read_named_or_nested(
       reader, "device", Kind::device, into,
       [](MapReader& nested, HardwareDescription& description) { description.device = read_device(nested); });
-  node.device = into.device.name;
+  node.device = into.device->name;
   reader.missing("devices", "the number of devices of a node");
   if (auto devices = read_figure(reader, "devices", {1, static_cast<double>(kMostDevicesPerNode), true})) {
     node.devices = static_cast<std::int64_t>(devices->value);
@@ -119,7 +119,7 @@ void read_node(MapReader& reader, HardwareDescription& into) {
   node.note = reader.string("note").value_or("");
   check_network(reader, node);
   take_network(node);
-  into.node = std::move(node);
+  into.node = std::make_shared<const Node>(std::move(node));
 }
 
 void read_cluster(MapReader& reader, HardwareDescription& into) {
@@ -133,14 +133,13 @@ void read_cluster(MapReader& reader, HardwareDescription& into) {
   reader.string("note");
 }
 
-template <class Read>
-HardwareDescription read_preset(const std::string& name, Kind kind, Read read) {
+const HardwareDescription& read_preset(const std::string& name, Kind kind) {
   const EmbeddedFile* file = find_preset(name, kind);
   if (file == nullptr) {
     const std::string expected = fmt::format("a {} preset", kind_names()[static_cast<std::size_t>(kind)]);
     throw ConfigurationError(Problem{"", 0, "", unknown_preset(name, {kind}, expected)});
   }
-  return read(*file);
+  return read_embedded(*file);
 }
 
 }  // namespace
@@ -158,8 +157,8 @@ HardwareDescription read_hardware_yaml(const Document& document) {
   switch (static_cast<Kind>(*kind)) {
     case Kind::device:
       description.device = read_device(reader);
-      description.name = description.device.name;
-      description.title = description.device.title;
+      description.name = description.device->name;
+      description.title = description.device->title;
       break;
     case Kind::node:
       read_node(reader, description);
@@ -175,8 +174,8 @@ HardwareDescription read_hardware_yaml(const Document& document) {
   return description;
 }
 
-Device find_device(const std::string& name) { return read_preset(name, Kind::device, read_embedded).device; }
+Described<Device> find_device(const std::string& name) { return read_preset(name, Kind::device).device; }
 
-Node find_node(const std::string& name) { return *read_preset(name, Kind::node, read_embedded).node; }
+std::shared_ptr<const Node> find_node(const std::string& name) { return read_preset(name, Kind::node).node; }
 
 }  // namespace zeroplan::describe

@@ -49,9 +49,9 @@ std::vector<Assumption> assumed_links(const Plan& plan, const Cluster& cluster) 
     if (entry.nodes == 1 && is_of_a_group) links.push_back(&entry);
   };
   for (const AttainedCollective& entry : cluster.node->attained_collectives) take(entry);
-  for (const AttainedCollective& entry : cluster.device.attained_collectives) take(entry);
+  for (const AttainedCollective& entry : cluster.device->attained_collectives) take(entry);
   add(assumptions, "network", cluster.node->name, network);
-  add(assumptions, "links", cluster.device.name, links);
+  add(assumptions, "links", cluster.device->name, links);
   return assumptions;
 }
 

@@ -128,11 +128,11 @@ int nearest_stage(const std::vector<int>& stages, int wanted) {
 }
 
 void check_stage(const Plan& plan, Problems& problems) {
-  const std::vector<int>& stages = plan.engine.stages;
+  const std::vector<int>& stages = plan.engine->stages;
   if (std::find(stages.begin(), stages.end(), plan.zero_stage) != stages.end()) return;
   refuse(problems, "zero",
          fmt::format("found \"{}\", expected a stage that {} has: {}; nearest: {}", plan.zero_stage,
-                     plan.engine.name, fmt::join(stages, ", "), nearest_stage(stages, plan.zero_stage)));
+                     plan.engine->name, fmt::join(stages, ", "), nearest_stage(stages, plan.zero_stage)));
 }
 
 // The divisor of `whole` that is nearest to `wanted`, from `least` on.
@@ -172,14 +172,14 @@ void check_shard(const Plan& plan, Problems& problems) {
                "found \"{}\" with offload {}, which is not modelled yet together, expected one of the two",
                plan.shard, name_of(plan.offload)));
   }
-  const std::vector<int>& stages = plan.engine.hybrid_stages;
+  const std::vector<int>& stages = plan.engine->hybrid_stages;
   if (std::find(stages.begin(), stages.end(), plan.zero_stage) != stages.end()) return;
   refuse(problems, "shard",
          stages.empty()
-             ? fmt::format("found \"{}\", and {} has no hybrid sharding", plan.shard, plan.engine.name)
+             ? fmt::format("found \"{}\", and {} has no hybrid sharding", plan.shard, plan.engine->name)
              : fmt::format("found \"{}\" with zero {}, expected a stage that {} shards inside a part of the "
                            "ranks: {}; nearest: zero {}",
-                           plan.shard, plan.zero_stage, plan.engine.name, fmt::join(stages, ", "),
+                           plan.shard, plan.zero_stage, plan.engine->name, fmt::join(stages, ", "),
                            nearest_stage(stages, plan.zero_stage)));
 }
 
@@ -197,10 +197,10 @@ void check_secondary_shard(const Plan& plan, Problems& problems) {
     refuse_with(fmt::format("shard {}", plan.shard), "one of the two: a shard is inside a node already");
   if (plan.offload == Offload::all)
     refuse_with("offload all", "offload none: the second copy is on the device");
-  if (!plan.engine.has_secondary_shard) {
+  if (!plan.engine->has_secondary_shard) {
     refuse(problems, "secondary_shard",
            fmt::format("found \"{}\", and {} has no hpZ, expected engine deepspeed or native",
-                       plan.secondary_shard, plan.engine.name));
+                       plan.secondary_shard, plan.engine->name));
   }
 }
 

@@ -136,7 +136,7 @@ void read_optimizer(Reading& reading, MapReader& root) {
     name = "sgd-momentum";
   }
   try {
-    reading.options().optimizer = find_optimizer(name).name;
+    reading.options().optimizer = find_optimizer(name)->name;
   } catch (const ConfigurationError& error) {
     map.problem("type", error.problems().front().message);
   }

@@ -159,9 +159,9 @@ Engine read_engine(const Document& document, int depth) {
 
 Engine read_engine_yaml(const Document& document) { return read_engine(document, 0); }
 
-Engine find_engine(const std::string& name) {
+Described<Engine> find_engine(const std::string& name) {
   const EmbeddedFile& file = find_named(embedded_engines(), name, "--engine", Vocabulary::engine);
-  return remembered<Engine>(file, read_engine_yaml);
+  return Described<Engine>::lasting(remembered<Engine>(file, read_engine_yaml));
 }
 
 std::vector<std::string> engine_names() { return names_of(embedded_engines()); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/describe/text/document.hpp"
+#include "planner/described.hpp"
 #include "planner/units.hpp"
 
 namespace zeroplan::describe {
@@ -110,7 +111,7 @@ Engine read_engine_yaml(const Document& document);
 
 // By name or alias, in any case, with or without '-' and '_'; throws ConfigurationError with the nearest
 // name.
-Engine find_engine(const std::string& name);
+Described<Engine> find_engine(const std::string& name);
 // Names of the shipped engines, sorted.
 std::vector<std::string> engine_names();
 

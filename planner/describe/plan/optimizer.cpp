@@ -63,9 +63,9 @@ Optimizer read_optimizer_yaml(const Document& document) {
   return optimizer;
 }
 
-Optimizer find_optimizer(const std::string& name) {
+Described<Optimizer> find_optimizer(const std::string& name) {
   const EmbeddedFile& file = find_named(embedded_optimizers(), name, "--optimizer", Vocabulary::optimizer);
-  return remembered<Optimizer>(file, read_optimizer_yaml);
+  return Described<Optimizer>::lasting(remembered<Optimizer>(file, read_optimizer_yaml));
 }
 
 std::vector<std::string> optimizer_names() { return names_of(embedded_optimizers()); }

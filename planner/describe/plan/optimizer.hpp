@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/describe/text/document.hpp"
+#include "planner/described.hpp"
 #include "planner/units.hpp"
 
 namespace zeroplan::describe {
@@ -39,7 +40,7 @@ Optimizer read_optimizer_yaml(const Document& document);
 
 // By name or alias, in any case, with or without '-' and '_'; throws ConfigurationError with the nearest
 // name.
-Optimizer find_optimizer(const std::string& name);
+Described<Optimizer> find_optimizer(const std::string& name);
 // Names of the shipped optimizers, sorted.
 std::vector<std::string> optimizer_names();
 

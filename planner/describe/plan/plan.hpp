@@ -13,6 +13,7 @@
 #include "planner/describe/plan/engine.hpp"
 #include "planner/describe/plan/optimizer.hpp"
 #include "planner/describe/text/document.hpp"
+#include "planner/described.hpp"
 #include "planner/units.hpp"
 
 // How the training is laid out on the cluster.
@@ -38,7 +39,7 @@ struct Plan {
   std::int64_t gradient_accumulation = 1;
   std::int64_t sequence = 1024;
   Precision precision = Precision::bf16;
-  Optimizer optimizer;
+  Described<Optimizer> optimizer;
   Recompute recompute = Recompute::none;
   std::int64_t checkpoint_interval = 1;  // layers per checkpoint under full recomputation
   AttentionKernel attention = AttentionKernel::flash;
@@ -50,7 +51,7 @@ struct Plan {
   Bytes bucket_bytes = 0;         // size of C_B's buffer
   bool contiguous_memory = true;  // M_D
   bool overlap = true;            // data-parallel traffic of forward and backward runs beside the kernels
-  Engine engine;
+  Described<Engine> engine;
   Bytes reserve_bytes = 0;  // memory the user wants left free on each device
 
   std::int64_t shard_ranks() const { return shard > 0 ? shard : data_parallel; }

@@ -31,7 +31,7 @@ std::int64_t count_devices(Resolution& resolution, const Cluster& machine) {
   const std::int64_t whole = machine.devices();
   const std::int64_t tp = options.tp.value_or(1);
   // A device alone comes in any number.
-  const bool bare = machine.assumed_node || machine.device.capacity.from_host_memory;
+  const bool bare = machine.assumed_node || machine.device->capacity.from_host_memory;
   if (options.dp && (!options.nodes || bare)) {
     const std::int64_t gpus = *options.dp * tp;
     resolution.assume("gpus", gpus, "dp x tp");

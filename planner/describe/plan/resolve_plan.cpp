@@ -251,8 +251,8 @@ void resolve_bucket(Resolution& resolution, const Model& model) {
                        *options.bucket));
   }
   const Bytes element = gradient_bytes(plan.engine, plan.precision);
-  std::string reason = fmt::format("default of {}", plan.engine.name);
-  plan.bucket_bytes = plan.engine.bucket_bytes;
+  std::string reason = fmt::format("default of {}", plan.engine->name);
+  plan.bucket_bytes = plan.engine->bucket_bytes;
   if (options.bucket) {
     plan.bucket_bytes = *options.bucket;
   } else if (options.bucket_from_hidden) {
@@ -284,18 +284,18 @@ void resolve_bucket(Resolution& resolution, const Model& model) {
 // M_D is the executor's own; an engine on a caching allocator fragments unless the user says otherwise.
 void resolve_contiguous_memory(Resolution& resolution) {
   Plan& plan = resolution.plan;
-  const bool fragments = plan.engine.allocator_slack > 0;
+  const bool fragments = plan.engine->allocator_slack > 0;
   plan.contiguous_memory = !fragments;
   resolve_switch(resolution, "contiguous_memory", resolution.options.contiguous_memory,
                  plan.contiguous_memory,
-                 fragments ? fmt::format("{} uses a caching allocator", plan.engine.name)
+                 fragments ? fmt::format("{} uses a caching allocator", plan.engine->name)
                            : "memory is laid out before the run");
 }
 
 // What the plan takes for granted and a trainer may do otherwise, with less memory.
 void tell_what_is_kept(Resolution& resolution, const Model& model, const Device& device) {
   const Plan& plan = resolution.plan;
-  if (plan.precision != Precision::fp32 && !plan.engine.fp32_parameters) {
+  if (plan.precision != Precision::fp32 && !plan.engine->fp32_parameters) {
     resolution.assume("master_weights", "fp32", "training without fp32 master weights is not modelled");
   }
   if (!model.is_shape()) return;
@@ -310,11 +310,11 @@ void tell_what_is_kept(Resolution& resolution, const Model& model, const Device&
 void resolve_overlap(Resolution& resolution) {
   Plan& plan = resolution.plan;
   const bool at_stage_3 = plan.zero_stage == 3;
-  plan.overlap = at_stage_3 ? plan.engine.overlaps_stage_3 : plan.engine.overlaps_gradients;
+  plan.overlap = at_stage_3 ? plan.engine->overlaps_stage_3 : plan.engine->overlaps_gradients;
   if (resolution.options.overlap) {
     plan.overlap = *resolution.options.overlap;
   } else if (!plan.overlap && plan.data_parallel > 1) {
-    resolution.assume("overlap", "off", fmt::format("default of {}", plan.engine.name));
+    resolution.assume("overlap", "off", fmt::format("default of {}", plan.engine->name));
   }
 }
 
@@ -356,8 +356,8 @@ ResolvedPlan resolve_plan(const PlanOptions& options, const Model& model, const 
   // With degrees that are wrong, the batch would be called wrong too.
   if (resolution.problems.empty()) resolve_batch(resolution);
   resolve_sequence(resolution, model);
-  resolve_precision(resolution, cluster ? &cluster->device : nullptr);
-  resolve_names(resolution, cluster ? &cluster->device : nullptr);
+  resolve_precision(resolution, cluster ? &*cluster->device : nullptr);
+  resolve_names(resolution, cluster ? &*cluster->device : nullptr);
   resolve_zero(resolution);
   resolve_shards(resolution, *cluster);
   resolve_activations(resolution, model);

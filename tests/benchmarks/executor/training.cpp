@@ -26,7 +26,7 @@ describe::Plan fp32_plan(std::int64_t micro_batch, std::int64_t sequence) {
   plan.precision = describe::Precision::fp32;
   plan.optimizer = describe::find_optimizer("adam");
   plan.engine = describe::find_engine("native");
-  plan.bucket_bytes = plan.engine.bucket_bytes;
+  plan.bucket_bytes = plan.engine->bucket_bytes;
   return plan;
 }
 

@@ -76,9 +76,9 @@ TEST_CASE(
     CHECK(cluster.name == "zero-paper");
     CHECK(cluster.nodes == 25);
     CHECK(cluster.devices() == 400);
-    CHECK(cluster.device.name == "v100-32gb");
-    CHECK(cluster.device.capacity.brochure_bytes->value == 32e9);
-    REQUIRE(cluster.node.has_value());
+    CHECK(cluster.device->name == "v100-32gb");
+    CHECK(cluster.device->capacity.brochure_bytes->value == 32e9);
+    REQUIRE(cluster.node != nullptr);
     CHECK(cluster.node->internode_gbytes_per_s->value == 100);
     CHECK(cluster.node->host_memory_bytes->value == 24 * 64e9);
     CHECK(cluster.node->fabric == Fabric::nvswitch);
@@ -133,7 +133,7 @@ TEST_CASE("a device alone is put into its usual nodes, or into small ones withou
   const Cluster large = resolve_cluster("h100", kUnset, 1024);
   CHECK(large.nodes == 128);
   CHECK(large.devices_per_node == 8);
-  REQUIRE(large.node.has_value());
+  REQUIRE(large.node != nullptr);
   CHECK(large.node->name == "dgx-h100");
   REQUIRE(large.assumed_node.has_value());
   CHECK(large.assumed_node->name == "dgx-h100");
@@ -143,7 +143,7 @@ TEST_CASE("a device alone is put into its usual nodes, or into small ones withou
 
   const Cluster consumer = resolve_cluster("rtx-4090", kUnset, 16);
   CHECK(consumer.nodes == 2);
-  CHECK_FALSE(consumer.node.has_value());
+  CHECK_FALSE(consumer.node != nullptr);
   REQUIRE(consumer.assumed_node.has_value());
   CHECK_FALSE(resolve_cluster("dgx-h100", kUnset, kUnset).assumed_node.has_value());
   CHECK_FALSE(resolve_cluster("cpu", kUnset, 64).assumed_node.has_value());
@@ -159,7 +159,7 @@ TEST_CASE("the usual node of a device is a node of it") {
     CHECK(device.usual_node.empty() == device.usual_node_reason.empty());
     if (device.usual_node.empty()) continue;
     ++with_node;
-    CHECK(find_node(device.usual_node).device == preset.name);
+    CHECK(find_node(device.usual_node)->device == preset.name);
   }
   CHECK(with_node >= 7);
 }
@@ -171,7 +171,7 @@ TEST_CASE("every shipped node has its host memory, from a source") {
     if (preset.kind != HardwareName::Kind::node) continue;
     ++nodes;
     CAPTURE(preset.name);
-    const Node node = find_node(preset.name);
+    const Node node = *find_node(preset.name);
     REQUIRE(node.host_memory_bytes.has_value());
     CHECK(node.host_memory_bytes->source.size() > 20);
     CHECK(node.host_memory_bytes->value >= 128 * kGB);
@@ -224,12 +224,12 @@ TEST_CASE("an unknown name is answered with the nearest") {
 TEST_CASE("ranks on the CPU share the memory of the machine") {
   const Cluster one = resolve_cluster("cpu", kUnset, kUnset);
   const Cluster four = resolve_cluster("cpu", kUnset, 4);
-  CHECK(one.device.capacity.usable_bytes() == host_memory_bytes());
-  CHECK(four.device.capacity.usable_bytes() == host_memory_bytes() / 4);
-  CHECK(four.device.capacity.basis() == "memory of this machine, shared by its ranks");
+  CHECK(one.device->capacity.usable_bytes() == host_memory_bytes());
+  CHECK(four.device->capacity.usable_bytes() == host_memory_bytes() / 4);
+  CHECK(four.device->capacity.basis() == "memory of this machine, shared by its ranks");
   CHECK(four.nodes == 1);
   CHECK(four.devices_per_node == 4);
-  REQUIRE(four.node.has_value());
+  REQUIRE(four.node != nullptr);
   CHECK(four.node->fabric == Fabric::shared_memory);
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("a user's file: device, node with a named or nested device, cluster wi
   const Cluster own = resolve_cluster(device.path(), kUnset, 2);
   CHECK(own.name == "mine");
   CHECK(own.devices() == 2);
-  CHECK(own.device.capacity.usable_bytes() == 11274289152);  // 10.5 GiB
+  CHECK(own.device->capacity.usable_bytes() == 11274289152);  // 10.5 GiB
   CHECK(own.description_source == device.path());
 
   const std::string nested_device =
@@ -246,8 +246,8 @@ TEST_CASE("a user's file: device, node with a named or nested device, cluster wi
   const HardwareDescription node = read_hardware_yaml(parse_yaml(
       "kind: node\nschema: zeroplan.hardware/1\nname: box\ndevices: 2\nfabric: pcie\n" + nested_device,
       "box.yaml"));
-  CHECK(node.device.capacity.usable_bytes() == 976 * 1048576);
-  CHECK(node.device.capacity.nvml_bytes->source == "box.yaml");
+  CHECK(node.device->capacity.usable_bytes() == 976 * 1048576);
+  CHECK(node.device->capacity.nvml_bytes->source == "box.yaml");
   CHECK(node.node->devices == 2);
   CHECK_FALSE(node.nodes.has_value());
 
@@ -256,7 +256,7 @@ TEST_CASE("a user's file: device, node with a named or nested device, cluster wi
                  "node: {name: box, device: rtx4090, devices: 4, fabric: pcie, host_memory_gib: 256}\n",
                  "lab.yaml"));
   CHECK(cluster.nodes == 3);
-  CHECK(cluster.device.name == "rtx-4090");
+  CHECK(cluster.device->name == "rtx-4090");
   CHECK(cluster.node->device == "rtx-4090");
   CHECK(cluster.node->host_memory_bytes->value == 274877906944.0);
 }

@@ -170,12 +170,12 @@ TEST_CASE("every collected figure of every node is what the reader gives") {
   for (const auto& entry : facts()["nodes"]) {
     const auto key = entry.first.as<std::string>();
     CAPTURE(key);
-    const Node node = find_node(key);
+    const Node node = *find_node(key);
     for (const auto& fact : entry.second) {
       const auto name = fact.first.as<std::string>();
       CAPTURE(name);
       if (name == "gpu") {
-        CHECK(node.device == find_device(fact.second.as<std::string>()).name);
+        CHECK(node.device == find_device(fact.second.as<std::string>())->name);
       } else if (name == "gpus") {
         CHECK(node.devices == fact.second["v"].as<std::int64_t>());
         CHECK(node.devices_source == source_of(fact.second));
@@ -194,20 +194,20 @@ TEST_CASE("every collected figure of every node is what the reader gives") {
 TEST_CASE("three capacities are kept apart, and the usable one says its basis") {
   constexpr double gib = 1073741824.0;
   constexpr double mib = 1048576.0;
-  const Capacity v100 = find_device("v100-32gb").capacity;
+  const Capacity v100 = find_device("v100-32gb")->capacity;
   CHECK(v100.brochure_bytes->value == 32e9);
   CHECK(v100.nvml_bytes->value == 32480 * mib);
   CHECK(v100.usable_bytes() == 34080565494);  // 31.74 GiB
   CHECK(v100.basis() == "CUDA's figure");
 
   // Not known to CUDA: NVML less what an A100 80 GB keeps back (80 - 79.21 GiB), and said to be assumed.
-  const Capacity h100 = find_device("h100").capacity;
+  const Capacity h100 = find_device("h100")->capacity;
   CHECK_FALSE(h100.cuda_bytes.has_value());
   CHECK(h100.driver_reserved_bytes->assumed);
   CHECK(std::abs(static_cast<double>(h100.usable_bytes()) - (81559 * mib - 0.79 * gib)) <= 1);
   CHECK(h100.basis() == "NVML's figure less an assumed driver reserve");
 
-  const Capacity b200 = find_device("b200").capacity;
+  const Capacity b200 = find_device("b200")->capacity;
   CHECK_FALSE(b200.nvml_bytes.has_value());
   CHECK_FALSE(b200.brochure_bytes.has_value());
   CHECK(std::abs(static_cast<double>(b200.usable_bytes()) - 178.35 * gib) <= 1);
@@ -228,7 +228,7 @@ TEST_CASE("a capacity in GB is the number in the device's name") {
     if (at == std::string::npos) continue;
     CAPTURE(key);
     const std::size_t digits = key.rfind('_') + 1;
-    CHECK(find_device(key).capacity.brochure_bytes->value == std::stod(key.substr(digits)) * 1e9);
+    CHECK(find_device(key)->capacity.brochure_bytes->value == std::stod(key.substr(digits)) * 1e9);
   }
 }
 
@@ -313,12 +313,12 @@ TEST_CASE("collectives: the tables that were collected, and the time of each siz
     CHECK(entry.seconds.back() * entry.busbw_gbytes_per_s.back() * 1e9 ==
           doctest::Approx(last * 2 * (n - 1) / n));
   };
-  check_table(find_device("a100-80gb").attained_collectives, "a100_80_8gpu", 1024, 8, 1);
-  check_table(find_device("a100-40gb").attained_collectives, "a100_80_8gpu", 1024, 8, 1);
-  check_table(find_device("h100").attained_collectives, "h100_8gpu", 1024, 8, 1);
-  check_table(find_device("h200").attained_collectives, "h200_8gpu", 1024, 8, 1);
-  check_table(find_device("b200").attained_collectives, "b200_8gpu_nccl_2_27_7", 32768, 8, 1);
-  check_table(find_node("p6-b200").attained_collectives, "b200_4nodes_32gpu_efa", 32768, 32, 4);
+  check_table(find_device("a100-80gb")->attained_collectives, "a100_80_8gpu", 1024, 8, 1);
+  check_table(find_device("a100-40gb")->attained_collectives, "a100_80_8gpu", 1024, 8, 1);
+  check_table(find_device("h100")->attained_collectives, "h100_8gpu", 1024, 8, 1);
+  check_table(find_device("h200")->attained_collectives, "h200_8gpu", 1024, 8, 1);
+  check_table(find_device("b200")->attained_collectives, "b200_8gpu_nccl_2_27_7", 32768, 8, 1);
+  check_table(find_node("p6-b200")->attained_collectives, "b200_4nodes_32gpu_efa", 32768, 32, 4);
 
   const auto has_source = [&](const AttainedCollective& entry) {
     const YAML::Node sources = collected["sources"];
@@ -331,8 +331,8 @@ TEST_CASE("collectives: the tables that were collected, and the time of each siz
     CAPTURE(preset.name);
     if (preset.kind == HardwareName::Kind::cluster) continue;
     const std::vector<AttainedCollective> attained = preset.kind == HardwareName::Kind::device
-                                                         ? find_device(preset.name).attained_collectives
-                                                         : find_node(preset.name).attained_collectives;
+                                                         ? find_device(preset.name)->attained_collectives
+                                                         : find_node(preset.name)->attained_collectives;
     for (const AttainedCollective& entry : attained) {
       ++entries;
       CHECK(has_source(entry));

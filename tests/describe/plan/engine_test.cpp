@@ -88,10 +88,10 @@ TEST_CASE("an engine is found by name or alias, and every shipped one can be rea
   CHECK(engine_names().size() == 10);
   for (const std::string& name : engine_names()) {
     CAPTURE(name);
-    CHECK(find_engine(name).name == name);
+    CHECK(find_engine(name)->name == name);
   }
-  CHECK(find_engine("FSDP").name == "fsdp2");
-  CHECK(find_engine("Megatron_LM").name == "megatron");
+  CHECK(find_engine("FSDP")->name == "fsdp2");
+  CHECK(find_engine("Megatron_LM")->name == "megatron");
   CHECK(contains(problems_of([] { find_engine("deepsped"); }), "nearest: deepspeed"));
   CHECK(contains(problems_of([] { find_engine(""); }), "expected one of deepspeed, "));
 }
@@ -117,7 +117,7 @@ TEST_CASE("an engine is like another but for what it says") {
   CHECK(mine.prefetch_layers == 3);
   CHECK(mine.bucket_bytes == deepspeed.bucket_bytes);
   CHECK(mine.overlapped_gradient_buckets == 2);
-  CHECK(mine.alignment_bytes == find_engine("pytorch").alignment_bytes);  // which deepspeed is like
+  CHECK(mine.alignment_bytes == find_engine("pytorch")->alignment_bytes);  // which deepspeed is like
   CHECK_FALSE(mine.held_against_gpu_runs);
   CHECK(reading("like: deepsped\n").find("nearest: deepspeed") != std::string::npos);
 }

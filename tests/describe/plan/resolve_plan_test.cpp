@@ -112,8 +112,8 @@ TEST_CASE("defaults are told as assumptions, values of the user are not") {
   CHECK(plain.plan.sequence == 1024);
   CHECK(plain.plan.precision == Precision::fp16);  // no bf16 on Volta
   CHECK(plain.plan.zero_stage == 0);
-  CHECK(plain.plan.optimizer.name == "adam");
-  CHECK(plain.plan.engine.name == "deepspeed");  // on GPUs one that people run there
+  CHECK(plain.plan.optimizer->name == "adam");
+  CHECK(plain.plan.engine->name == "deepspeed");  // on GPUs one that people run there
   CHECK(assumed(plain, "node") == "dgx2");
   for (const char* key :
        {"gpus", "dp", "tp", "zero", "micro_batch", "grad_accum", "seq", "dtype", "optimizer", "recompute",
@@ -139,7 +139,7 @@ TEST_CASE("defaults are told as assumptions, values of the user are not") {
   CHECK(resolved("", "llama3-8b", "a100-80gb").plan.precision == Precision::bf16);
   CHECK(resolved("", "llama3-8b", "a100-80gb").plan.sequence == 4096);  // the model takes 8192
   CHECK(resolved("", "gpt2", "cpu").plan.precision == Precision::fp32);
-  CHECK(resolved("", "gpt2", "cpu").plan.engine.name == "native");
+  CHECK(resolved("", "gpt2", "cpu").plan.engine->name == "native");
   CHECK(assumed(resolved("", "gpt2", "cpu"), "engine") == "native");
   CHECK(contains(assumed(resolved("dtype=bf16", "gpt2", "v100-32gb"), "dtype"), "bf16"));
   CHECK(assumed(resolved("dtype=bf16", "gpt2", "a100-80gb"), "dtype").empty());
