@@ -10,6 +10,7 @@
 #include "reports/inputs.hpp"
 #include "reports/numbers.hpp"
 #include "reports/validation_stream.hpp"
+#include "reports/validation_tables.hpp"
 
 namespace zeroplan::reports {
 namespace {
@@ -20,81 +21,19 @@ using Kind = ComparedFigure::Kind;
 
 constexpr double kGiga = 1e9;
 constexpr double kTera = 1e12;
-constexpr std::size_t kTimesShown = 8;
-constexpr std::size_t kStepsShown = 32;
 
-Cell cell_of(Kind kind, double value) {
-  if (kind == Kind::flops) return Real{value / kGiga, 3};
-  if (kind == Kind::real) return Real{value, 6};
-  return static_cast<std::int64_t>(std::llround(value));
-}
-
-std::string unit_of(Kind kind) {
+std::string_view unit_of(Kind kind) {
   switch (kind) {
     case Kind::bytes:
       return "bytes";
     case Kind::count:
       return "calls";
     case Kind::flops:
-      return "GFLOP";
+      return "flop";
     case Kind::real:
       return "";
   }
   return {};
-}
-
-std::string tolerance_text(const ComparedFigure& figure) {
-  const auto text = [&](double value) { return cell_text(cell_of(figure.kind, value)); };
-  if (figure.tolerance_below == figure.tolerance_above) return text(figure.tolerance_above);
-  const auto side = [&](double value) {
-    if (value == 0) return std::string("0");
-    return figure.kind == Kind::real ? fmt::format("{:.2g}", value) : text(value);
-  };
-  return fmt::format("-{} +{}", side(figure.tolerance_below), side(figure.tolerance_above));
-}
-
-Table comparison_table(const Comparison& comparison, const MeasuredSpeed& speed) {
-  Table table{{{"Per GPU", false},
-               {"unit", false},
-               {"predicted"},
-               {"measured"},
-               {"difference"},
-               {"tolerance"},
-               {"ok", false}},
-              {},
-              {}};
-  for (const ComparedFigure& figure : comparison.figures) {
-    table.rows.push_back({spaced(figure.title), unit_of(figure.kind), cell_of(figure.kind, figure.predicted),
-                          cell_of(figure.kind, figure.measured), cell_of(figure.kind, figure.difference()),
-                          tolerance_text(figure), std::string(figure.ok() ? "yes" : "NO")});
-  }
-  table.rules_before.push_back(table.rows.size());
-  const auto measured = [&](std::string title, std::string unit, double value, int decimals) {
-    table.rows.push_back(
-        {std::move(title), std::move(unit), {}, Real{value, decimals}, {}, {}, std::string()});
-  };
-  measured("step", "ms", speed.step_seconds * 1e3, 1);
-  measured("speed, all ranks", "tokens/s", speed.tokens_per_second, 0);
-  measured("speed, model", "TFLOPS", speed.model_tflops, 4);
-  measured("speed, hardware", "TFLOPS", speed.hardware_tflops, 4);
-  return table;
-}
-
-Cell time_cell(const ComparedTime& time, double value) {
-  if (time.is_share) return Percent{value};
-  return Real{value * 1e3, 1};
-}
-
-// Of rank 0, as on this machine nothing that a rank runs is beside anything else.
-Table compared_times_table(const std::vector<ComparedTime>& times) {
-  Table table{
-      {{"Time of a step", false}, {"unit", false}, {"predicted"}, {"measured"}, {"off by %"}}, {}, {}};
-  for (const ComparedTime& time : times) {
-    table.rows.push_back({time.title, std::string(time.is_share ? "%" : "ms"),
-                          time_cell(time, time.predicted), time_cell(time, time.measured),
-                          Percent{time.relative_error()}});
-  }
-  return table;
 }
 
 // Predicted times are of the machine that --hw names, measured ones of this one.
@@ -103,56 +42,11 @@ std::vector<ComparedTime> times_here(const FitAnswer& fit, const Measurement& me
   return compare_times(fit.prediction, measurement);
 }
 
-// Of a long run the first and the last ones, and some between them at equal distances.
-Table steps_table(const predict::Prediction& prediction, const Measurement& measurement) {
-  Table table{{{"step"}, {"loss"}, {"gradient norm"}, {"rate"}, {"ms"}, {"tokens/s"}, {"", false}}, {}, {}};
-  const std::size_t kept = measurement.steps.size();
-  const std::size_t shown = std::min(kept, kStepsShown);
-  for (std::size_t row = 0; row < shown; ++row) {
-    const StepMeasurement& step = measurement.steps[shown < 2 ? row : row * (kept - 1) / (shown - 1)];
-    std::string note = step.warm_up ? "warm-up" : "";
-    if (step.skipped) note = fmt::format("skipped: overflow at scale {:g}", step.loss_scale);
-    table.rows.push_back({step.step, Real{step.loss, 4}, Real{step.gradient_norm, 4},
-                          fmt::format("{:g}", step.learning_rate), Real{step.seconds * 1e3, 1},
-                          Real{static_cast<double>(prediction.program().tokens_per_step) / step.seconds, 0},
-                          note});
-  }
-  return table;
-}
-
-std::string instruction_text(const program::InstructionTime& time) {
-  const std::string op(program::name_of(time.op));
-  return time.group ? fmt::format("{} {}", program::name_of(*time.group), op) : op;
-}
-
-// Where rank 0's time went, the largest first.
-Table times_table(const Measurement& measurement) {
-  Table table{{{"Time of rank 0", false}, {"calls"}, {"ms a step"}, {"share"}}, {}, {}};
-  const bool has_waiting = std::any_of(measurement.times.begin(), measurement.times.end(),
-                                       [](const auto& time) { return time.waiting_seconds > 0; });
-  if (has_waiting) table.columns.push_back({"waiting ms"});
-  std::vector<program::InstructionTime> times = measurement.times;
-  std::sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-  double all = 0;
-  for (const program::InstructionTime& time : times) all += time.seconds;
-  const auto steps = static_cast<double>(std::max<std::int64_t>(1, measurement.steps.measured()));
-  for (std::size_t i = 0; i < std::min(kTimesShown, times.size()); ++i) {
-    table.rows.push_back({spaced(instruction_text(times[i])),
-                          static_cast<std::int64_t>(static_cast<double>(times[i].calls) / steps),
-                          Real{times[i].seconds / steps * 1e3, 2},
-                          Percent{all > 0 ? times[i].seconds / all : 0}});
-    if (!has_waiting) continue;
-    const bool is_collective = times[i].group.has_value();
-    table.rows.back().push_back(is_collective ? Cell(Real{times[i].waiting_seconds / steps * 1e3, 2})
-                                              : Cell());
-  }
-  return table;
-}
-
 Data figure_data(const ComparedFigure& figure) {
   return Data::map()
       .set("key", figure.key)
-      .set("unit", figure.kind == Kind::flops ? "flop" : unit_of(figure.kind))
+      .set("title", figure.title)
+      .set("unit", unit_of(figure.kind))
       .set("predicted", figure.predicted)
       .set("measured", figure.measured)
       .set("difference", figure.difference())
@@ -167,6 +61,7 @@ Data comparison_data(const Comparison& comparison) {
   for (const ComparedText& text : comparison.texts) {
     list.add(Data::map()
                  .set("key", text.key)
+                 .set("title", text.title)
                  .set("unit", "text")
                  .set("predicted", text.predicted)
                  .set("measured", text.measured)
@@ -183,6 +78,7 @@ Data compared_times_data(const std::vector<ComparedTime>& times) {
   for (const ComparedTime& time : times) {
     list.add(Data::map()
                  .set("key", time.key)
+                 .set("title", time.title)
                  .set("unit", time.is_share ? "share" : "s")
                  .set("predicted", time.predicted)
                  .set("measured", time.measured)
@@ -239,7 +135,9 @@ Data measurement_data(const predict::Prediction& prediction, const Measurement& 
       .set("tokens_per_second", speed.tokens_per_second)
       .set("model_tflops_per_gpu", speed.model_tflops)
       .set("hardware_tflops_per_gpu", speed.hardware_tflops)
+      .set("tokens_per_step", prediction.program().tokens_per_step)
       .set("steps_taken", measurement.steps.taken())
+      .set("steps_measured", measurement.steps.measured())
       .set("steps_kept_every", measurement.steps.kept_every())
       .set("steps", steps_data(measurement))
       .set("of_rank", ranks_data(measurement))
@@ -380,9 +278,9 @@ Report validation_report(const ValidationAnswer& answer) {
         measurement.device, answer.environment.processor, measurement.batches)});
     if (!measurement.note.empty()) blocks.emplace_back(Paragraph{measurement.note});
     blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
-    blocks.emplace_back(comparison_table(comparison, measured_speed(prediction, measurement)));
+    blocks.emplace_back(comparison_table(report.data));
     if (!times.empty()) {
-      blocks.emplace_back(compared_times_table(times));
+      blocks.emplace_back(compared_times_table(report.data));
     } else if (not_measured(fit).empty()) {
       blocks.emplace_back(
           Paragraph{"The time of a step is not predicted: zeroplan calibrate measures this machine, and --hw "
@@ -391,8 +289,8 @@ Report validation_report(const ValidationAnswer& answer) {
     }
     for (const ComparedText& place : comparison.texts) blocks.emplace_back(Paragraph{text_of(place)});
     blocks.emplace_back(Paragraph{memory_text(prediction, measurement)});
-    blocks.emplace_back(steps_table(prediction, measurement));
-    blocks.emplace_back(times_table(measurement));
+    blocks.emplace_back(steps_table(report.data));
+    blocks.emplace_back(instructions_table(report.data));
   } else {
     blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
     blocks.emplace_back(Paragraph{prediction_line(prediction, fit.resolved.plan)});
