@@ -140,29 +140,10 @@ class Compiler {
   std::optional<Head> head_;
 };
 
-UnitPlacement place(const Unit& unit) {
-  UnitPlacement placement;
-  placement.parameter = unit.parameter;
-  placement.gradient = unit.gradient;
-  placement.master = unit.master;
-  placement.states = unit.states;
-  placement.is_layer = unit.is_layer();
-  placement.first_layer = unit.first_layer;
-  placement.layers = unit.layers;
-  placement.elements = unit.elements;
-  placement.partition = unit.partition;
-  placement.owned = unit.owned;
-  placement.shard = unit.shard;
-  placement.replica = unit.replica;
-  placement.parameter_is_partition = unit.parameter_is_partition;
-  placement.gradient_is_partition = unit.gradient_is_partition;
-  return placement;
-}
-
 void list_parameters(const std::vector<Unit>& units, std::int64_t tensor_rank, StepProgram& program) {
   for (const Unit& unit : units) {
     if (unit.is_opaque()) continue;
-    program.units.push_back(place(unit));
+    program.units.push_back(unit);  // the placement that it is
     for (const LocalTensor& tensor : unit.tensors) {
       TensorPlacement& entry = program.tensors.emplace_back();
       entry.name = tensor.name;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -23,9 +22,6 @@ std::string_view name_of(GroupKind kind);
 constexpr GroupKind family_of(GroupKind kind) {
   return kind == GroupKind::tensor_parallel ? kind : GroupKind::data_parallel;
 }
-
-inline constexpr std::array<GroupKind, 2> kGroupFamilies{GroupKind::data_parallel,
-                                                         GroupKind::tensor_parallel};
 
 // A group as one of its ranks sees it: `size` ranks of the run, `stride` apart, of which this is the one with index
 // `rank`.

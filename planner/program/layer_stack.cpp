@@ -28,7 +28,7 @@ LayerStack::LayerStack(Builder& builder, ZeroPolicy& zero, const describe::Model
 
   stacked_.reserve(units.size());
   for (const Unit& unit : units) {
-    if (!unit.is_layer()) continue;
+    if (!unit.is_layer) continue;
     const Instances instances{recompute_ ? std::min(interval_, unit.layers) : unit.layers, unit.first_layer};
     const BufferId checkpoint = recompute_
                                     ? builder.buffer("checkpoint", shapes.compute, Category::checkpoint,

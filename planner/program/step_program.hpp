@@ -77,12 +77,16 @@ struct RankPosition {
 // together. The ranks of its shard group hold a partition each: [rank * partition, + owned) of the `elements`, padded to
 // `partition` elements; where nothing is partitioned both are `elements`. The ranks of its replica group hold the same.
 struct UnitPlacement {
+  // Buffers that stay; of parameters and gradients the whole or a partition.
   BufferId parameter = kNoBuffer, gradient = kNoBuffer, master = kNoBuffer;
   std::array<BufferId, 4> states{kNoBuffer, kNoBuffer, kNoBuffer, kNoBuffer};
   bool is_layer = false;  // not the embedding or the head: `first_layer` counts among the model's layers
   std::int32_t first_layer = 0;
-  std::int64_t layers = 1;
-  Elements elements = 0, partition = 0, owned = 0;
+  std::int64_t layers = 1;  // so many alike
+  Elements elements = 0;    // on this tensor-parallel rank
+  Elements partition =
+      0;  // of each rank of the shard group, padding included; = elements where nothing is partitioned
+  Elements owned = 0;                            // of this rank's partition, without padding
   GroupId shard = kNoGroup, replica = kNoGroup;  // kNoGroup: of this rank alone
   // Of the persistent buffers; master and states are partitions where there is a shard group.
   bool parameter_is_partition = false, gradient_is_partition = false;

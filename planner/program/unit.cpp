@@ -71,12 +71,12 @@ void divide(Unit& unit, std::int64_t partitions, std::int64_t multiple, RankPosi
   unit.owned_distinct = std::clamp<Elements>(unit.distinct - begin, 0, unit.partition);
 }
 
-}  // namespace
-
-bool Unit::is_layer() const {
+bool is_of_layers(describe::ParameterGroup::Kind kind) {
   using Kind = describe::ParameterGroup::Kind;
   return kind != Kind::embedding && kind != Kind::head && kind != Kind::extra;
 }
+
+}  // namespace
 
 const LocalTensor* Unit::find(std::string_view name) const {
   for (std::size_t tried = 0; tried < tensors.size(); ++tried) {
@@ -114,12 +114,13 @@ Units make_units(const describe::Model& model, const describe::Plan& plan, std::
     result.parameters += group.layers * group.elements_per_layer();
     Unit& unit = units.emplace_back();
     unit.kind = group.kind;
+    unit.is_layer = is_of_layers(group.kind);
     unit.layers = group.layers;
     unit.tensors.reserve(group.tensors.size());
     for (const ParameterTensor& tensor : group.tensors) unit.tensors.push_back(localize(tensor, model, plan));
     lay_out(unit);
     divide(unit, partitions, plan.engine->partition_multiple, rank);
-    if (unit.is_layer()) {
+    if (unit.is_layer) {
       unit.first_layer = narrow<std::int32_t>(layer);
       layer += group.layers;
     }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -28,31 +27,18 @@ struct LocalTensor {
 // rank they are one flat vector: matrices that differ between tensor-parallel ranks, then vectors that
 // differ, then what all ranks hold alike. ZeRO divides that vector into data_parallel equal partitions, the
 // last ones padded.
-struct Unit {
+struct Unit : UnitPlacement {
   describe::ParameterGroup::Kind kind = describe::ParameterGroup::Kind::dense_layer;
-  std::int32_t first_layer = 0;
-  std::int64_t layers = 1;  // so many alike
   std::vector<LocalTensor> tensors;
-  Elements elements = 0;  // on this tensor-parallel rank
-  Elements distinct = 0;  // of these, not held by the other tensor-parallel ranks; they come first
-  Elements partition =
-      0;  // of each data-parallel rank, padding included; = elements where nothing is partitioned
-  Elements owned = 0;  // of this rank's partition, without padding
+  Elements distinct = 0;  // of its elements, not held by the other tensor-parallel ranks; they come first
   Elements owned_distinct = 0;
   Elements working = 0;   // most that is whole at once; = elements but for opaque units
   Elements factored = 0;  // rows + columns of matrices and all of vectors: a factored second moment
 
-  // Buffers, set by the ZeRO policy.
-  BufferId parameter = kNoBuffer;  // persistent: whole or a partition
-  BufferId gradient = kNoBuffer;   // persistent: whole or a partition
-  BufferId master = kNoBuffer;
-  std::array<BufferId, 4> states{kNoBuffer, kNoBuffer, kNoBuffer, kNoBuffer};
-  GroupId shard = kNoGroup, replica = kNoGroup;                        // UnitPlacement says of which ranks
-  bool parameter_is_partition = false, gradient_is_partition = false;  // of these buffers
-  BufferId weights = kNoBuffer;                                        // whole, as kernels read them
-  BufferId weight_gradients = kNoBuffer;                               // whole, as kernels write them
+  // Set by the ZeRO policy, as the buffers and groups of its placement are.
+  BufferId weights = kNoBuffer;           // whole, as kernels read them
+  BufferId weight_gradients = kNoBuffer;  // whole, as kernels write them
 
-  bool is_layer() const;
   // Nothing is computed with it here: `params=` models, vision towers.
   bool is_opaque() const { return kind == describe::ParameterGroup::Kind::extra; }
   // The tensor called `name`, or nullptr. Searches from where the last search ended: kernels ask in order.

@@ -174,7 +174,7 @@ void ZeroLayout::declare_states(Unit& unit, UnitParts& parts) {
 void ZeroLayout::declare_slots() {
   const std::int64_t layers = std::max<std::int64_t>(1, builder_.program().layers);
   const auto largest_layer = [this](const Unit& unit) {
-    return unit.is_layer() ? round_up(unit.working, partitions * plan.engine->partition_multiple) : 0;
+    return unit.is_layer ? round_up(unit.working, partitions * plan.engine->partition_multiple) : 0;
   };
   if (stage == 3) {
     prefetch = std::min(plan.engine->prefetch_layers, layers - 1);
@@ -208,8 +208,8 @@ void ZeroLayout::declare_slots() {
     const Elements piece = std::max<Elements>(1, whole_at_stage_2() ? 0 : unit.working);
     const Elements slot = unit.is_opaque() ? piece : whole(unit);
     if (stage == 3) {
-      unit.weights = unit.is_layer() ? builder_.view("weights", gathered_ring, 0, whole(unit))
-                                     : builder_.buffer("gathered", computed_type, Category::gathered, slot);
+      unit.weights = unit.is_layer ? builder_.view("weights", gathered_ring, 0, whole(unit))
+                                   : builder_.buffer("gathered", computed_type, Category::gathered, slot);
       if (!unit.is_opaque()) {
         parts.weights =
             builder_.view("weights.own", unit.weights, own_index * unit.partition, unit.partition);
@@ -224,7 +224,7 @@ void ZeroLayout::declare_slots() {
       unit.weight_gradients = builder_.buffer("gradient_bucket", gradient_type, Category::bucket, slot);
     }
     if (slots_for_gradients()) {
-      unit.weight_gradients = unit.is_layer()
+      unit.weight_gradients = unit.is_layer
                                   ? builder_.view("weight_gradients", gradient_ring, 0, whole(unit))
                                   : builder_.buffer("gradient_bucket", gradient_type, Category::bucket, slot);
       if (!unit.is_opaque()) {
