@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 namespace zeroplan::executor {
@@ -12,6 +13,8 @@ using program::Stream;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kTimedPlay = 2;  // from the next one on, what can be is replayed
 
 // Phase, layer + 1, instruction + 1; so 0 is no position.
 std::uint64_t packed(const Command& command) {
@@ -50,36 +53,122 @@ void Player::prepare(const LoweredStep& step) {
     for (std::size_t i = 0; i < batch.size(); ++i)
       batch_[i].resize(std::max(batch_[i].size(), static_cast<std::size_t>(batch[i].elements)));
   }
+  device_.forget_recordings();
+  times_played_ = 0;
+  find_sections(step);
+}
+
+// Kernels on the compute stream with nothing between them, no wait but before the first and no signal but behind the last.
+void Player::find_sections(const LoweredStep& step) {
+  sections_.clear();
+  std::size_t replays = 0;
+  for (const LoweredStep::Part& part : step.parts) {
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      const auto can_record = [&](const Command& command) {
+        return command.kind == Command::Kind::kernel && command.stream == Stream::compute &&
+               device_.can_record(step.kernels[command.what]);
+      };
+      const std::size_t begin = i;
+      while (i < part.end && can_record(step.commands[i]) && (i == begin || step.commands[i].waits == 0)) {
+        if (step.commands[i++].signals != Command::kNoEvent) break;
+      }
+      if (i - begin >= 2) {
+        sections_.push_back({begin, i, std::nullopt});
+        replays += static_cast<std::size_t>(part.times);
+      }
+      if (i > begin) --i;  // the loop goes on behind it
+    }
+  }
+  replays_.reserve(replays);
+  timed_seconds_.resize(sections_.empty() ? 0 : seconds_.size());
 }
 
 void Player::play(const LoweredStep& step, BatchSource* batches) {
   // What another stream still does may not outlive the memory that it works on.
   const Drained drained(device_);
   std::fill(seconds_.begin(), seconds_.end(), 0.0F);
+  replays_.clear();
   waited_for_traffic_seconds_ = 0;
   progress_.clear();
+  ++times_played_;
   try {
-    float* seconds = seconds_.data();
-    for (const LoweredStep::Part& part : step.parts) {
-      for (std::int64_t time = 0; time < part.times; ++time) {
-        for (std::size_t i = part.begin; i < part.end; ++i) play(step, step.commands[i], batches, seconds++);
-      }
-    }
+    play_all(step, batches);
     device_.synchronize();
   } catch (...) {
     progress_.fail(position_.load(std::memory_order_relaxed));
     throw;
   }
+  if (times_played_ == kTimedPlay)
+    std::copy_n(seconds_.begin(), timed_seconds_.size(), timed_seconds_.begin());
+  divide_replays();
 }
 
-void Player::play(const LoweredStep& step, const Command& command, BatchSource* batches, float* seconds) {
-  const std::uint64_t here = packed(command);
-  position_.store(here, std::memory_order_relaxed);
+void Player::play_all(const LoweredStep& step, BatchSource* batches) {
+  std::size_t play_number = 0;
+  auto first = sections_.begin();  // of the part
+  for (const LoweredStep::Part& part : step.parts) {
+    while (first != sections_.end() && first->begin < part.begin) ++first;
+    for (std::int64_t time = 0; time < part.times; ++time) {
+      auto section = first;
+      for (std::size_t i = part.begin; i < part.end; ++i, ++play_number) {
+        if (times_played_ <= kTimedPlay || section == sections_.end() || section->begin != i) {
+          play(step, step.commands[i], batches, &seconds_[play_number]);
+          continue;
+        }
+        replay(step, *section, play_number);
+        play_number += section->end - 1 - i;
+        i = section->end - 1;
+        ++section;
+      }
+    }
+  }
+}
+
+void Player::replay(const LoweredStep& step, Section& section, std::size_t play) {
+  const Command& first = step.commands[section.begin];
+  const Command& last = step.commands[section.end - 1];
+  position_.store(packed(first), std::memory_order_relaxed);
+  if (!section.recording) {
+    device_.begin_recording(Stream::compute);
+    for (std::size_t i = section.begin; i < section.end; ++i) {
+      device_.execute(step.kernels[step.commands[i].what], Stream::compute, {});
+    }
+    section.recording = device_.end_recording();
+  }
+  wait_for(step, first);
+  Replay& replay = replays_.emplace_back(Replay{play, section.end - section.begin});
+  device_.replay(*section.recording, Stream::compute, {&replay.seconds, &progress_, packed(last)});
+  signal(last);
+}
+
+void Player::divide_replays() {
+  for (const Replay& replay : replays_) {
+    const auto timed = timed_seconds_.begin() + static_cast<std::ptrdiff_t>(replay.play);
+    const float all = std::accumulate(timed, timed + static_cast<std::ptrdiff_t>(replay.plays), 0.0F);
+    for (std::size_t i = 0; i < replay.plays; ++i) {
+      const float share =
+          all > 0 ? timed_seconds_[replay.play + i] / all : 1 / static_cast<float>(replay.plays);
+      seconds_[replay.play + i] = share * replay.seconds;
+    }
+  }
+}
+
+void Player::wait_for(const LoweredStep& step, const Command& command) {
   for (std::size_t i = 0; i < command.waits; ++i) {
     const CommandWait& wait = step.waits[command.first_wait + i];
     device_.wait(command.stream, events_[wait.event],
                  wait.for_traffic ? &waited_for_traffic_seconds_ : nullptr);
   }
+}
+
+void Player::signal(const Command& command) {
+  if (command.signals != Command::kNoEvent) device_.record(events_[command.signals], command.stream);
+}
+
+void Player::play(const LoweredStep& step, const Command& command, BatchSource* batches, float* seconds) {
+  const std::uint64_t here = packed(command);
+  position_.store(here, std::memory_order_relaxed);
+  wait_for(step, command);
   const Watch watch{seconds, &progress_, here};
   switch (command.kind) {
     case Command::Kind::kernel:
@@ -106,7 +195,7 @@ void Player::play(const LoweredStep& step, const Command& command, BatchSource* 
       meet();
       break;
   }
-  if (command.signals != Command::kNoEvent) device_.record(events_[command.signals], command.stream);
+  signal(command);
 }
 
 void Player::meet() {

@@ -121,6 +121,17 @@ class Device {
   // what is issued to the same stream runs at once.
   virtual void run_on_host(program::Stream stream, const HostWork& work, const Watch& watch) = 0;
 
+  // What is executed again and again may be recorded: from begin_recording() to end_recording() execute() on that stream does
+  // nothing but keep the kernel with its addresses, and replay() does what was kept, as often as asked. Nothing else is
+  // asked of the device between the two. A step's kernels that can be recorded are those that can_record() says.
+  using Recording = std::uint32_t;
+  virtual bool can_record(const Kernel& /*kernel*/) const { return false; }
+  virtual void begin_recording(program::Stream stream);
+  virtual Recording end_recording();
+  virtual void replay(Recording recording, program::Stream stream, const Watch& watch);
+  // Of all recordings so far; requires that none runs.
+  virtual void forget_recordings() {}
+
   // Events order streams: `wait` holds back what follows on `stream` until that is done which was on the other stream
   // when the event was recorded last; an event that was never recorded holds back nothing. Events last as long as their
   // device. The seconds that the stream was held are added to `held`, where it is given, by the time of synchronize().

@@ -32,13 +32,13 @@ thread_local std::int64_t allocations = 0;  // of the calling thread
 }  // namespace
 
 // NOLINTBEGIN(cppcoreguidelines-no-malloc): these are what others manage memory with
-void* operator new(std::size_t bytes) {
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 // NOLINTEND(cppcoreguidelines-no-malloc)
 #endif
 
@@ -69,11 +69,26 @@ class WritingDevice final : public Device {
   void download(std::span<std::byte>, const std::byte*) override {}
   void execute(const Kernel& kernel, Stream stream, const Watch& watch) override {
     if (kernel.op == fails) throw DeviceError("broken");
+    if (keeps_) return add("keep {}", program::name_of(kernel.op));
     add("{} on {}", program::name_of(kernel.op), program::name_of(stream));
-    *watch.seconds = 0.25F;
+    *watch.seconds = kernel.op == Op::norm_forward ? 0.75F : 0.25F;
     watch.progress->finished[static_cast<std::size_t>(stream)] = watch.number;
   }
   void run_on_host(Stream, const HostWork&, const Watch&) override {}
+  bool can_record(const Kernel& kernel) const override {
+    return records && program::class_of(kernel.op) == program::Class::kernel;
+  }
+  void begin_recording(Stream) override { keeps_ = true; }
+  Recording end_recording() override {
+    keeps_ = false;
+    return recordings_++;
+  }
+  void replay(Recording recording, Stream stream, const Watch& watch) override {
+    add("replay {} on {}", recording, program::name_of(stream));
+    *watch.seconds = 0.6F;
+    watch.progress->finished[static_cast<std::size_t>(stream)] = watch.number;
+  }
+  void forget_recordings() override { recordings_ = 0; }
   Event make_event() override { return events_++; }
   void record(Event event, Stream stream) override {
     if (event >= program::kStreams)
@@ -90,6 +105,7 @@ class WritingDevice final : public Device {
   Bytes workspace_bytes() const override { return 0; }
 
   int drained = 0;
+  bool records = false;
   Op fails = Op::phase;
 
  private:
@@ -101,6 +117,8 @@ class WritingDevice final : public Device {
   std::vector<std::string>& asked_;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
   Event events_ = 0;
+  Recording recordings_ = 0;
+  bool keeps_ = false;
 };
 
 class Counting final : public BatchSource {
@@ -197,6 +215,66 @@ TEST_CASE("player: a step that fails is drained, and says where it was and what 
   CHECK(finished[0].first == Stream::to_device);
   CHECK(finished[0].second.instruction == 2);
   CHECK(finished[0].second.layer == -1);
+}
+
+TEST_CASE(
+    "player: kernels that follow each other are recorded when they are played a third time, and replayed") {
+  std::vector<std::string> asked;
+  WritingDevice device(asked);
+  device.records = true;
+  const program::StepProgram program;
+  Arena arena(device, program, {});
+  Player player(device, arena);
+  // Two kernels and a signal, twice; then a product that waits, a copy, and a product alone.
+  LoweredStep step;
+  step.kernels = {kernel_of(Op::norm_forward), kernel_of(Op::matmul), kernel_of(Op::copy_to_device)};
+  step.events = 1;
+  step.waits = {{0, false}};
+  Command product = command_of(1, Stream::compute, 2);
+  product.signals = 0;
+  Command waits = command_of(1, Stream::compute, 3);
+  waits.waits = 1;
+  step.commands = {command_of(0, Stream::compute, 1),
+                   product,
+                   waits,
+                   command_of(0, Stream::compute, 4),
+                   command_of(2, Stream::to_device, 5),
+                   command_of(1, Stream::compute, 6)};
+  step.parts = {{0, 2, 2}, {2, 6, 1}};
+  player.prepare(step);
+
+  const std::vector<std::string> one_by_one{
+      "norm_forward on compute",     "matmul on compute", "record 0 on compute",
+      "norm_forward on compute",     "matmul on compute", "record 0 on compute",
+      "compute waits for 0",         "matmul on compute", "norm_forward on compute",
+      "copy_to_device on to_device", "matmul on compute", "synchronize"};
+  for (int time = 0; time < 2; ++time) {
+    asked.clear();
+    player.play(step, nullptr);
+    CHECK(asked == one_by_one);
+  }
+  asked.clear();
+  player.play(step, nullptr);
+  CHECK(asked == std::vector<std::string>{"keep norm_forward", "keep matmul", "replay 0 on compute",
+                                          "record 0 on compute", "replay 0 on compute", "record 0 on compute",
+                                          "keep matmul", "keep norm_forward", "compute waits for 0",
+                                          "replay 1 on compute", "copy_to_device on to_device",
+                                          "matmul on compute", "synchronize"});
+  asked.clear();
+  player.play(step, nullptr);
+  CHECK(asked == std::vector<std::string>{"replay 0 on compute", "record 0 on compute", "replay 0 on compute",
+                                          "record 0 on compute", "compute waits for 0", "replay 1 on compute",
+                                          "copy_to_device on to_device", "matmul on compute", "synchronize"});
+  // What a section took, 0.6 s, is divided as when its kernels took 0.75 and 0.25 s.
+  const std::vector<float> seconds{0.45F, 0.15F, 0.45F, 0.15F, 0.15F, 0.45F, 0.25F, 0.25F};
+  REQUIRE(player.seconds().size() == seconds.size());
+  for (std::size_t i = 0; i < seconds.size(); ++i) CHECK(player.seconds()[i] == doctest::Approx(seconds[i]));
+  CHECK(player.position().instruction == 6);
+
+  player.prepare(step);
+  asked.clear();
+  player.play(step, nullptr);
+  CHECK(asked == one_by_one);
 }
 
 TEST_CASE("interpreter: ranks that move the host's memory are refused on a device that has its own") {
