@@ -39,7 +39,9 @@ Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device>
     : program_(std::move(program)),
       device_(std::move(device)),
       groups_(split_off(world, program_)),
+      with_groups_(device_->memory_use()),
       arena_(*device_, program_, size),
+      with_arena_(device_->memory_use()),
       interpreter_(program_, *device_, arena_, data_planes_of(groups_)) {
   set_activity(groups_, [this] { return interpreter_.position_text(); });
   interpreter_.setup();

@@ -38,6 +38,9 @@ class Rank {
   Device& device() { return *device_; }
   // Of each of the program's groups.
   const std::vector<std::unique_ptr<Communicator>>& groups() const { return groups_; }
+  // The device's memory when its groups were there, and when its arena was.
+  const program::DeviceMemoryUse& with_groups() const { return with_groups_; }
+  const program::DeviceMemoryUse& with_arena() const { return with_arena_; }
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
@@ -45,7 +48,9 @@ class Rank {
   program::StepProgram program_;
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<Communicator>> groups_;
+  program::DeviceMemoryUse with_groups_;
   Arena arena_;
+  program::DeviceMemoryUse with_arena_;
   Interpreter interpreter_;
   std::int64_t steps_ = 0;  // updates done
 };

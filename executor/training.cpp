@@ -23,6 +23,7 @@ namespace {
 
 using program::CollectiveCount;
 using program::Measurement;
+using program::MemoryPoint;
 using program::RankMeasurement;
 using program::StepMeasurement;
 using Clock = std::chrono::steady_clock;
@@ -181,6 +182,9 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   const program::RankPosition position = position_of(world.rank(), job.tensor_parallel);
   RankPlan plan = job.plan(position);
   std::unique_ptr<Device> device = job.device();
+  std::array<program::DeviceMemoryUse, program::kMemoryPoints> memory;
+  const auto memory_at = [&](MemoryPoint point) -> auto& { return memory[static_cast<std::size_t>(point)]; };
+  memory_at(MemoryPoint::opened) = device->memory_use();
   std::array<program::Meeting, program::kMeetings> meetings;
   // Ranks that are threads share a process: none may take memory before all have read what it had.
   meetings[0] = meet(world);
@@ -193,6 +197,8 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   measurement.device = device->name();
   measurement.note = device->note();
   Rank rank(std::move(plan.program), plan.arena, std::move(device), world);
+  memory_at(MemoryPoint::communicators) = rank.with_groups();
+  memory_at(MemoryPoint::arena) = rank.with_arena();
   BatchShape shape = job.batches;
   shape.data_parallel_rank = position.data_parallel;
   RunPosition begin{0, {0, job.data.order(shape.sequence)}};
@@ -247,6 +253,8 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       const Control control = agreed({job.signal ? job.signal() : 0, saver.is_time()}, world);
       step.seconds = seconds_since(start);
       rank.arena().end_observation();
+      memory_at(MemoryPoint::last_step) = rank.device().memory_use();
+      if (i == 0) memory_at(MemoryPoint::first_step) = memory_at(MemoryPoint::last_step);
       add_totals(own, rank, 1);
       step.loss = static_cast<double>(result.loss);
       step.gradient_norm = static_cast<double>(result.gradient_norm);
@@ -264,6 +272,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   }
   meetings[2] = meet(world);
   own.meetings = meetings;
+  own.device_memory = memory;
   own.process_growth_bytes = peak_resident_bytes() - resident_before;
   rank.arena().check_held();
   measure_memory(own, rank);

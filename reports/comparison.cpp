@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "planner/percentile.hpp"
+#include "reports/device_memory.hpp"
 #include "reports/reserved_memory.hpp"
 #include "reports/run_checks.hpp"
 
@@ -267,6 +268,7 @@ Comparison compare(const Prediction& prediction, const Measurement& measurement)
   Comparison comparison;
   Rows rows(prediction, measurement, comparison);
   rows.memory();
+  if (auto total = device_total(prediction, measurement)) comparison.figures.push_back(*std::move(total));
   rows.traffic();
   rows.flops();
   rows.first_loss();

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "reports/device_memory.hpp"
 #include "reports/inputs.hpp"
 #include "reports/numbers.hpp"
 #include "reports/validation_stream.hpp"
@@ -140,6 +141,7 @@ Data measurement_data(const predict::Prediction& prediction, const Measurement& 
       .set("steps_measured", measurement.steps.measured())
       .set("steps_kept_every", measurement.steps.kept_every())
       .set("steps", steps_data(measurement))
+      .set("device_memory", device_memory_data(device_memory(prediction, measurement)))
       .set("of_rank", ranks_data(measurement))
       .set("instructions", times_data(measurement));
 }
@@ -289,6 +291,9 @@ Report validation_report(const ValidationAnswer& answer) {
     }
     for (const ComparedText& place : comparison.texts) blocks.emplace_back(Paragraph{text_of(place)});
     blocks.emplace_back(Paragraph{memory_text(prediction, measurement)});
+    if (const Data* lines = report.data.find("measured.device_memory"); !lines->is_null()) {
+      blocks.emplace_back(device_memory_table(*lines->as<Data::List>()));
+    }
     blocks.emplace_back(steps_table(report.data));
     blocks.emplace_back(instructions_table(report.data));
   } else {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "executor/tensor.hpp"
+#include "planner/program/measurement.hpp"
 
 namespace zeroplan::executor {
 
@@ -147,6 +148,9 @@ class Device {
   // Floating-point operations, 2 m n k, of all matrix products that ran so far: counted where they are
   // computed, not from the instructions. Any thread may ask.
   virtual Flops product_flops() const = 0;
+
+  // The device's memory as its driver counts it now; all 0 where that is memory of the host.
+  virtual program::DeviceMemoryUse memory_use() const { return {}; }
 
   // Memory the device holds outside the arena: conversion buffers, library workspaces.
   virtual Bytes workspace_bytes() const = 0;

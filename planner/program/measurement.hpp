@@ -36,6 +36,23 @@ struct Meeting {
 };
 inline constexpr std::size_t kMeetings = 3;
 
+// Memory of a device as its driver counts it; all 0 where it has none of its own.
+struct DeviceMemoryUse {
+  Bytes total = 0;
+  Bytes used = 0;        // by whoever
+  Bytes of_process = 0;  // of it, by this process; 0 where the driver does not say
+};
+// When it is read.
+enum class MemoryPoint : std::uint8_t {
+  opened,         // the device is open: its context, streams and libraries
+  communicators,  // the groups have their communicators
+  arena,          // the buffers are allocated
+  first_step,     // what libraries and kernels ask for late is there
+  last_step,
+};
+inline constexpr std::size_t kMemoryPoints = 5;
+std::string_view name_of(MemoryPoint point);
+
 // One rank. Fixed in size and trivially copyable, so that ranks can send it to each other.
 struct RankMeasurement {
   Bytes device_block_bytes = 0, host_block_bytes = 0;  // asked from the device for buffers
@@ -45,6 +62,7 @@ struct RankMeasurement {
   CategoryBytes written_at_device_peak{}, written_at_host_peak{};
   Position peak_position;     // where the device's peak was reached
   Bytes workspace_bytes = 0;  // of the device, beside the buffers
+  std::array<DeviceMemoryUse, kMemoryPoints> device_memory{};
   // Of one step, by index into StepProgram::groups, by collective.
   std::array<std::array<CollectiveCount, kCollectives>, kMostGroups> collectives{};
   // Carried between this rank's memory and others' by this rank itself, by group, by collective: counted

@@ -1,3 +1,4 @@
+#include "planner/program/measurement.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace zeroplan::program {
@@ -20,6 +21,12 @@ std::string_view name_of(SectionKind kind) {
       "states",       "cleared gradients", "micro-batch",    "embedding forward",  "layer forward",
       "head forward", "head backward",     "layer backward", "embedding backward", "step"};
   return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(MemoryPoint point) {
+  static constexpr std::string_view kNames[kMemoryPoints] = {"opened", "communicators", "arena", "first_step",
+                                                             "last_step"};
+  return kNames[static_cast<std::size_t>(point)];
 }
 
 }  // namespace zeroplan::program

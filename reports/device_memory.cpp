@@ -1,0 +1,122 @@
+#include "reports/device_memory.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "reports/keyed_table.hpp"
+#include "reports/numbers.hpp"
+
+namespace zeroplan::reports {
+namespace {
+
+using predict::Prediction;
+using program::DeviceMemoryUse;
+using program::Measurement;
+using program::MemoryPoint;
+using program::RankMeasurement;
+
+constexpr double kTolerance = 0.01;
+constexpr double kToleranceBytes = 200 * static_cast<double>(kMiB);
+
+Bytes overhead(const Prediction& prediction, std::string_view name) {
+  for (const predict::OverheadTerm& term : prediction.overheads) {
+    if (term.name == name) return term.bytes;
+  }
+  return 0;
+}
+
+// What a rank's device takes more of at a point than at the one before.
+Bytes predicted_growth(const Prediction& prediction, MemoryPoint point) {
+  switch (point) {
+    case MemoryPoint::opened:
+      return overhead(prediction, "context") + overhead(prediction, "library_workspace");
+    case MemoryPoint::communicators:
+      return overhead(prediction, "communicators");
+    case MemoryPoint::arena:
+      return prediction.memory().peak;
+    case MemoryPoint::first_step:
+      return overhead(prediction, "allocator");
+    case MemoryPoint::last_step:
+      break;
+  }
+  return 0;
+}
+
+Bytes counted(const DeviceMemoryUse& use) { return use.of_process > 0 ? use.of_process : use.used; }
+
+const RankMeasurement* fullest(const Measurement& measurement) {
+  const RankMeasurement* most = nullptr;
+  for (const RankMeasurement& rank : measurement.of_rank) {
+    if (rank.device_memory.back().total == 0) continue;
+    if (most == nullptr || counted(rank.device_memory.back()) > counted(most->device_memory.back()))
+      most = &rank;
+  }
+  return most;
+}
+
+std::string_view title_of(std::string_view point) {
+  if (point == "opened") return "device opened: context, libraries";
+  if (point == "communicators") return "communicators";
+  if (point == "arena") return "buffers";
+  return point == "first_step" ? "first step" : "last step";
+}
+
+}  // namespace
+
+std::vector<DeviceMemoryLine> device_memory(const Prediction& prediction, const Measurement& measurement) {
+  std::vector<DeviceMemoryLine> lines;
+  const RankMeasurement* rank = fullest(measurement);
+  if (rank == nullptr) return lines;
+  Bytes before = 0;
+  for (std::size_t i = 0; i < program::kMemoryPoints; ++i) {
+    const auto point = static_cast<MemoryPoint>(i);
+    const Bytes used = counted(rank->device_memory.at(i));
+    lines.push_back({point, used, used - before, predicted_growth(prediction, point)});
+    before = used;
+  }
+  return lines;
+}
+
+std::optional<ComparedFigure> device_total(const Prediction& prediction, const Measurement& measurement) {
+  const RankMeasurement* rank = fullest(measurement);
+  std::set<std::int64_t> processes;
+  for (const RankMeasurement& one : measurement.of_rank) processes.insert(one.process);
+  if (rank == nullptr || processes.size() < measurement.of_rank.size()) return std::nullopt;
+  const auto predicted = static_cast<double>(prediction.peak_bytes);
+  const double tolerance = std::max(kTolerance * predicted, kToleranceBytes);
+  return ComparedFigure{"memory.device_total",
+                        "device, with what runtimes take",
+                        ComparedFigure::Kind::bytes,
+                        predicted,
+                        static_cast<double>(counted(rank->device_memory.back())),
+                        tolerance,
+                        tolerance};
+}
+
+Data device_memory_data(const std::vector<DeviceMemoryLine>& lines) {
+  if (lines.empty()) return {};
+  Data list = Data::list();
+  for (const DeviceMemoryLine& line : lines) {
+    list.add(Data::map()
+                 .set("point", program::name_of(line.point))
+                 .set("used_bytes", line.used)
+                 .set("growth_bytes", line.growth)
+                 .set("predicted_growth_bytes", line.predicted_growth));
+  }
+  return list;
+}
+
+Table device_memory_table(const Data::List& lines) {
+  return table_of(lines,
+                  {{{"Memory of the device", false},
+                    {},
+                    {},
+                    [](const Data& row) -> Cell { return std::string(title_of(text_at(row, "point"))); }},
+                   {{"predicted more"}, "predicted_growth_bytes"},
+                   {{"measured more"}, "growth_bytes"},
+                   {{"in all"}, "used_bytes"}});
+}
+
+}  // namespace zeroplan::reports
