@@ -32,7 +32,8 @@ using program::Phase;
 
 constexpr Bytes kAlignment = 64;
 constexpr Bytes kFirstVector = 4 * kKiB;
-constexpr int kDoublings = 14, kQuickDoublings = 8;  // 64 MiB, 1 MiB
+constexpr int kDoublings = 14, kQuickDoublings = 8;         // 64 MiB, 1 MiB
+constexpr int kGpuDoublings = 18, kQuickGpuDoublings = 14;  // 1 GiB, 64 MiB
 
 // ---- models ----
 
@@ -49,6 +50,11 @@ constexpr std::array<ModelProbe, 4> kModels{
      {"layers=1,hidden=256,heads=4,kv_heads=2,ffn=704,vocab=1024,gated=true", 128, 1, true},
      {"layers=1,hidden=512,heads=8,vocab=4096", 512, 2, false},
      {"layers=1,hidden=512,heads=8,kv_heads=4,ffn=1408,vocab=4096,gated=true", 512, 2, true}}};
+constexpr std::array<ModelProbe, 4> kGpuModels{
+    {{"layers=1,hidden=1024,heads=16,vocab=16384", 1024, 1, false},
+     {"layers=1,hidden=1024,heads=16,kv_heads=8,ffn=2816,vocab=16384,gated=true", 1024, 1, true},
+     {"layers=1,hidden=4096,heads=32,vocab=32768", 2048, 2, false},
+     {"layers=1,hidden=4096,heads=32,kv_heads=8,ffn=11264,vocab=32768,gated=true", 2048, 2, true}}};
 constexpr std::size_t kQuickModels = 2;
 
 Probe model_probe(const ModelProbe& small, describe::Precision precision, const Group& ranks) {
@@ -83,10 +89,15 @@ using Sizes = std::array<std::int64_t, 4>;  // dims of an instruction
 // Widths are no powers of two: rows that are so many bytes apart share lines of the caches, as those of few
 // models do.
 std::vector<Sizes> product_sizes(ProbeSizes chosen) {
-  const std::vector<std::int64_t> rows =
-      chosen.quick ? std::vector<std::int64_t>{64, 256} : std::vector<std::int64_t>{64, 256, 1024};
-  const std::vector<std::int64_t> widths =
-      chosen.quick ? std::vector<std::int64_t>{144, 576} : std::vector<std::int64_t>{144, 576, 2304};
+  std::vector<std::int64_t> rows{64, 256, 1024}, widths{144, 576, 2304};
+  if (chosen.of_gpu) {
+    rows = {512, 2048, 8192};
+    widths = {1152, 4608, 13824};
+  }
+  if (chosen.quick) {
+    rows.pop_back();
+    widths.pop_back();
+  }
   std::vector<Sizes> sizes;
   for (const std::int64_t m : rows) {
     for (const std::int64_t n : widths) {
@@ -97,12 +108,13 @@ std::vector<Sizes> product_sizes(ProbeSizes chosen) {
 }
 
 std::vector<Sizes> attention_sizes(ProbeSizes chosen) {
-  constexpr std::int64_t kWidth = 512;
-  const std::int64_t tokens = chosen.quick ? 256 : 1024;
+  const std::int64_t width = chosen.of_gpu ? 2048 : 512;
+  const std::int64_t shortest = chosen.of_gpu ? 256 : 64;
+  const std::int64_t tokens = shortest * (chosen.quick ? 4 : 16);
   std::vector<Sizes> sizes;
-  for (std::int64_t sequence = 64; sequence <= tokens; sequence *= 4) {
+  for (std::int64_t sequence = shortest; sequence <= tokens; sequence *= 4) {
     for (const std::int64_t head_dim : {64, 128}) {
-      sizes.push_back({tokens / sequence, sequence, kWidth / head_dim, head_dim});
+      sizes.push_back({tokens / sequence, sequence, width / head_dim, head_dim});
     }
   }
   return sizes;
@@ -238,8 +250,9 @@ Probe grid_probe(const Instruction& like, OperandTypes types, const std::vector<
 
 std::vector<Probe> kernel_probes(describe::Precision precision, const Group& ranks, ProbeSizes chosen) {
   std::vector<Probe> probes;
-  const std::size_t models = chosen.quick ? kQuickModels : kModels.size();
-  for (std::size_t i = 0; i < models; ++i) probes.push_back(model_probe(kModels[i], precision, ranks));
+  const auto& models = chosen.of_gpu ? kGpuModels : kModels;
+  const std::size_t count = chosen.quick ? kQuickModels : models.size();
+  for (std::size_t i = 0; i < count; ++i) probes.push_back(model_probe(models.at(i), precision, ranks));
   std::set<KernelKind> seen;
   std::vector<Probe> grids;
   for (const Probe& probe : probes) {
@@ -266,7 +279,8 @@ Probe collective_probe(describe::Precision precision, const Group& ranks, ProbeS
   const DataType type = program::compute_type(precision);
   std::vector<Operand> vectors;
   std::vector<Elements> elements;
-  const int doublings = chosen.quick ? kQuickDoublings : kDoublings;
+  const int doublings = chosen.of_gpu ? (chosen.quick ? kQuickGpuDoublings : kGpuDoublings)
+                                      : (chosen.quick ? kQuickDoublings : kDoublings);
   for (int i = 0; i <= doublings; ++i) {
     elements.push_back(round_up((kFirstVector << i) / program::bytes_of(type), ranks.size));
     vectors.push_back(blocks.piece(type, elements.back()));
@@ -289,8 +303,9 @@ Probe collective_probe(describe::Precision precision, const Group& ranks, ProbeS
 }
 
 Probe skew_probe(const Group& ranks, ProbeSizes chosen) {
-  const std::int64_t width = chosen.quick ? 288 : 2304;
-  const std::int64_t rows = chosen.quick ? 128 : 1024;
+  const std::int64_t scale = chosen.of_gpu ? 4 : 1;
+  const std::int64_t width = scale * (chosen.quick ? 288 : 2304);
+  const std::int64_t rows = scale * (chosen.quick ? 128 : 1024);
   const int times = chosen.quick ? 8 : 12;
   Probe probe;
   probe.what = "waiting for each other";

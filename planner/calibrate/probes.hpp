@@ -21,6 +21,8 @@ struct Probe {
 // Over which sizes is measured.
 struct ProbeSizes {
   bool quick = false;  // few sizes, small ones
+  // Of a GPU: what fills its multiprocessors and passes its caches. The largest probe takes 10 GiB, 1 GiB when quick.
+  bool of_gpu = false;
 };
 
 // The probes for `devices` ranks that work at once, as rank `rank` runs them: training steps of small models

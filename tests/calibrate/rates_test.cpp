@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -83,6 +84,20 @@ TEST_CASE("probes between them run all kernels that steps have here, in few giga
     CAPTURE(program::name_of(static_cast<Op>(op)));
     CHECK(ops.contains(static_cast<Op>(op)) != not_run.contains(static_cast<Op>(op)));
   }
+}
+
+TEST_CASE("probes of a GPU run the same kernels and fit its memory") {
+  const auto most_held = [](bool quick) {
+    Bytes most = 0;
+    const program::Group ranks{program::GroupKind::data_parallel, 2};
+    for (const calibrate::Probe& probe :
+         calibrate::kernel_probes(describe::Precision::fp32, ranks, {.quick = quick, .of_gpu = true})) {
+      most = std::max(most, predict::read_memory(probe.program).peak);
+    }
+    return most;
+  };
+  CHECK(most_held(true) < kGiB);
+  CHECK(most_held(false) < 10 * kGiB);
 }
 
 TEST_CASE("a table of a collective has the bus bandwidth of nccl-tests") {
