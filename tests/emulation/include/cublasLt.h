@@ -77,7 +77,6 @@ typedef struct {
 } cublasLtMatmulHeuristicResult_t;
 
 const char* cublasLtGetStatusName(cublasStatus_t status);
-size_t cublasLtGetVersion(void);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* lightHandle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t lightHandle);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* matmulDesc, cublasComputeType_t computeType,
