@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <exception>
 #include <stdexcept>
 
 #include "executor/device/device.hpp"
@@ -16,10 +17,15 @@ class CudaStreams {
   // behind what was issued in between. Both throw DeviceError.
   virtual cudaStream_t start(program::Stream stream, const Watch& watch) = 0;
   virtual void finish(program::Stream stream, const Watch& watch) = 0;
+  // Any thread: what synchronize(), and all that is issued from now on, throw. The first call counts.
+  virtual void fail(std::exception_ptr failure) = 0;
   // The card, as cudaSetDevice takes it.
   virtual int ordinal() const = 0;
 
  protected:
+  CudaStreams() = default;
+  CudaStreams(const CudaStreams&) = default;
+  CudaStreams& operator=(const CudaStreams&) = default;
   ~CudaStreams() = default;
 };
 

@@ -157,7 +157,7 @@ void Products::run(std::string_view name, const Product& product, const Operands
                        &kept, operands.d, d.get(), operands.d, d.get(), &algorithm, workspace_,
                        static_cast<std::size_t>(workspace_bytes_), stream),
         name, product, "refuses it");
-  flops_.fetch_add(2 * product.rows * product.columns * product.depth * product.batches,
+  flops_.fetch_add(static_cast<Flops>(2 * product.rows * product.columns * product.depth * product.batches),
                    std::memory_order_relaxed);
 }
 

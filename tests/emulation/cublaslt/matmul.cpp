@@ -16,7 +16,7 @@ namespace zeroplan::emulation {
 
 namespace {
 
-using executor::program::DataType;
+using program::DataType;
 
 std::size_t bytes_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
 DataType type_of(cudaDataType type) { return type == CUDA_R_16F ? DataType::fp16 : DataType::bf16; }

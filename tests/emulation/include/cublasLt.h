@@ -41,10 +41,10 @@ typedef struct {
 typedef cublasLtMatmulPreferenceOpaque_t* cublasLtMatmulPreference_t;
 
 typedef enum {
-  CUBLASLT_MATMUL_DESC_TRANSA = 3,        // int32_t
-  CUBLASLT_MATMUL_DESC_TRANSB = 4,        // int32_t
-  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,      // uint32_t
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,  // const void*
+  CUBLASLT_MATMUL_DESC_TRANSA = 3,          // int32_t
+  CUBLASLT_MATMUL_DESC_TRANSB = 4,          // int32_t
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,        // uint32_t
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,    // const void*
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26  // int32_t
 } cublasLtMatmulDescAttributes_t;
 
@@ -96,11 +96,13 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref);
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref,
                                                     cublasLtMatmulPreferenceAttributes_t attr,
                                                     const void* buf, size_t sizeInBytes);
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
-    cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
-    cublasLtMatmulPreference_t preference, int requestedAlgoCount,
-    cublasLtMatmulHeuristicResult_t heuristicResultsArray[], int* returnAlgoCount);
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t lightHandle,
+                                              cublasLtMatmulDesc_t operationDesc,
+                                              cublasLtMatrixLayout_t Adesc, cublasLtMatrixLayout_t Bdesc,
+                                              cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
+                                              cublasLtMatmulPreference_t preference, int requestedAlgoCount,
+                                              cublasLtMatmulHeuristicResult_t heuristicResultsArray[],
+                                              int* returnAlgoCount);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t computeDesc,
                               const void* alpha, const void* A, cublasLtMatrixLayout_t Adesc, const void* B,
                               cublasLtMatrixLayout_t Bdesc, const void* beta, const void* C,
