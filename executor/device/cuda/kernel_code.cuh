@@ -8,9 +8,11 @@
 #if defined(ZEROPLAN_EMULATED)
 #include "block/emulator.hpp"
 #include "executor/half.hpp"
+#define ZEROPLAN_UNROLL
 #else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#define ZEROPLAN_UNROLL _Pragma("unroll")
 #endif
 
 namespace zeroplan::executor::cuda {
@@ -157,12 +159,12 @@ inline constexpr unsigned kAllLanes = 0xffffffffU;
 
 // Of a whole warp; every lane has the same bits of it.
 __device__ __forceinline__ float warp_sum(float value) {
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) value += __shfl_xor_sync(kAllLanes, value, lanes);
   return value;
 }
 __device__ __forceinline__ float warp_maximum(float value) {
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) {
     value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, lanes));
   }

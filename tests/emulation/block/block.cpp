@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <boost/context/fiber.hpp>
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <string>
@@ -55,25 +55,45 @@ struct Meeting {
   std::array<void*, kWarp> brought{};
 };
 
+struct Copy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t bytes = 0, zeros = 0;  // behind the bytes
+  std::uint64_t group = 0;
+
+  void run() const { std::fill_n(std::copy_n(from, bytes, to), zeros, std::byte{0}); }
+};
+
 enum class State : std::uint8_t { ready, waiting, ended };
 
 struct Lane {
   Index3 index;
   unsigned number = 0;
   State state = State::ready;
-  Place place;           // where it waits
-  unsigned counted = 0;  // of the last barrier
-  context::fiber fiber;
+  Place place;               // where it waits
+  unsigned counted = 0;      // of the last barrier
+  std::vector<Copy> copies;  // that have not happened yet, the oldest first
+  std::uint64_t group = 0;   // that copies belong to now
   Stack stack;
+  context::fiber fiber;
 };
 
 struct Order {
   LaneOrder order = LaneOrder::forward;
   std::uint64_t seed = 0;
 };
-std::atomic<Order>& order_of_lanes() {
-  static std::atomic<Order> order;
-  return order;
+struct ChosenOrder {
+  std::mutex mutex;
+  Order order;
+};
+ChosenOrder& chosen_order() {
+  static ChosenOrder chosen;
+  return chosen;
+}
+Order order_of_lanes() {
+  ChosenOrder& chosen = chosen_order();
+  const std::lock_guard lock(chosen.mutex);
+  return chosen.order;
 }
 
 std::string text_of(const std::vector<unsigned>& lanes) {
@@ -107,7 +127,7 @@ class Grid {
         shape_(shape),
         kernel_(kernel),
         self_(self),
-        order_(order_of_lanes().load()),
+        order_(order_of_lanes()),
         random_(order_.seed),
         lanes_(volume(shape.block)) {
     if (lanes_.empty() || lanes_.size() > 1024) {
@@ -150,6 +170,9 @@ class Grid {
 
   void meet(const Place& place, unsigned mask, Combine combine, void* brought);
   unsigned barrier(const Place& place, bool brought);
+  void start_copy(const Copy& copy);
+  void end_copy_group() { ++current_->group; }
+  void wait_for_copies(unsigned groups_left);
   std::byte* shared() const { return shared_.get(); }
   const Lane& lane() const { return *current_; }
 
@@ -162,7 +185,10 @@ class Grid {
   void run_block(std::uint64_t number) {
     blockIdx = index_of(number, shape_.grid);
     std::fill_n(shared_.get(), shape_.shared_bytes, std::byte{0xff});
-    for (Lane& lane : lanes_) lane.state = State::ready;
+    for (Lane& lane : lanes_) {
+      lane.state = State::ready;
+      lane.group = 0;
+    }
     ended_ = 0;
     std::vector<std::size_t> turn(lanes_.size());
     std::iota(turn.begin(), turn.end(), 0);
@@ -202,6 +228,7 @@ class Grid {
     while (!leaving_) {
       try {
         kernel_(self_);
+        if (!lane.copies.empty()) fail("it ends with copies that it did not wait for");
       } catch (const Abandoned&) {
         break;
       } catch (...) {
@@ -324,13 +351,34 @@ unsigned Grid::barrier(const Place& place, bool brought) {
   return counted_;
 }
 
+void Grid::start_copy(const Copy& copy) {
+  const bool late =
+      order_.order == LaneOrder::forward || (order_.order == LaneOrder::random && random_() % 2 == 0);
+  if (!late) return copy.run();
+  current_->copies.push_back(copy);
+  current_->copies.back().group = current_->group;
+}
+
+void Grid::wait_for_copies(unsigned groups_left) {
+  std::vector<Copy>& copies = current_->copies;
+  const auto due = std::find_if(copies.begin(), copies.end(), [&](const Copy& copy) {
+    return copy.group + groups_left >= current_->group;
+  });
+  std::for_each(copies.begin(), due, [](const Copy& copy) { copy.run(); });
+  copies.erase(copies.begin(), due);
+}
+
 Place place_of(const char* operation, const std::source_location& where) {
   return {operation, where.file_name(), where.line()};
 }
 
 }  // namespace
 
-void set_lane_order(LaneOrder order, std::uint64_t seed) { order_of_lanes() = {order, seed}; }
+void set_lane_order(LaneOrder order, std::uint64_t seed) {
+  ChosenOrder& chosen = chosen_order();
+  const std::lock_guard lock(chosen.mutex);
+  chosen.order = {order, seed};
+}
 
 void run_grid(const char* name, const GridShape& shape, void (*kernel)(const void*), const void* self) {
   Grid grid(name, shape, kernel, self);
@@ -356,6 +404,12 @@ unsigned barrier(const char* operation, bool brought, const std::source_location
 std::byte* shared_memory() { return running->shared(); }
 
 unsigned lane_in_warp() { return running->lane().number % kWarp; }
+
+void start_copy(void* to, const void* from, std::size_t bytes, std::size_t zeros) {
+  running->start_copy({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, zeros});
+}
+void end_copy_group() { running->end_copy_group(); }
+void wait_for_copies(unsigned groups_left) { running->wait_for_copies(groups_left); }
 
 void fail(const char* why) { running->fail(why); }
 

@@ -64,6 +64,13 @@ std::byte* shared_memory();
 // Of the running lane: its number in its warp.
 unsigned lane_in_warp();
 
+// Copies into shared memory that go on beside the lane (cp.async). They read and write at some time between their start
+// and the wait for their group: with lanes forward as late, in reverse as early as can be, at random either. A lane must
+// have waited for all of them when it ends.
+void start_copy(void* to, const void* from, std::size_t bytes, std::size_t zeros);
+void end_copy_group();
+void wait_for_copies(unsigned groups_left);
+
 [[noreturn]] void fail(const char* why);
 
 }  // namespace zeroplan::emulation
