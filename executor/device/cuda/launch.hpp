@@ -26,7 +26,11 @@ struct Launcher {
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;
   int sm = 80;  // compute capability, 10 major + minor
+  // For what kernels of this stream hand to each other within an instruction; at least kKernelWorkspace of it.
+  std::byte* workspace = nullptr;
+  Bytes workspace_bytes = 0;
 };
+inline constexpr Bytes kKernelWorkspace = 16 * kMiB;
 
 struct LaunchShape {
   dim3 grid, block;
