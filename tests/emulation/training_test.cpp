@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/communicator/nccl/nccl_planes.hpp"
 #include "executor/device/cuda/cuda_device.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
@@ -78,6 +79,47 @@ TEST_CASE(
       CHECK(got.high_water[0].device == want.high_water[0].device);
       if (first.empty()) first = got.losses;
       CHECK(test::same_bits(got.losses, first));  // whatever the schedule
+      CHECK(machine.problems() == std::vector<std::string>{});
+      CHECK(machine.leaks() == std::vector<std::string>{});
+    }
+  }
+}
+
+TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processors do") {
+  struct Layout {
+    int stage;
+    std::int64_t data_parallel, tensor_parallel;
+  };
+  for (const auto& [stage, data_parallel, tensor_parallel] :
+       {Layout{0, 2, 1}, Layout{1, 2, 1}, Layout{2, 2, 1}, Layout{3, 2, 1}, Layout{3, 2, 2}}) {
+    describe::Plan plan = test::fp32_plan();
+    plan.zero_stage = stage;
+    plan.data_parallel = data_parallel;
+    plan.tensor_parallel = tensor_parallel;
+    plan.gradient_accumulation = 2;
+    const describe::Model model = test::tiny_gpt();
+    const test::Training want = test::train(model, plan, options_of(2));
+    for (const Schedule& schedule : {Schedule{Policy::late, 0}, Schedule{Policy::random, 7}}) {
+      CAPTURE(stage);
+      CAPTURE(tensor_parallel);
+      CAPTURE(schedule.seed);
+      const auto ranks = static_cast<std::size_t>(data_parallel * tensor_parallel);
+      const Machine machine({.gpus = std::vector<Gpu>(ranks), .schedule = schedule});
+      test::TrainingOptions options = options_of(2);
+      options.device = [](std::int64_t rank) {
+        return make_cuda_device({.ordinal = static_cast<int>(rank)});
+      };
+      options.planes = [](ControlPlane& world, Device& device, std::span<const program::Group> groups) {
+        return make_nccl_planes(world, device, groups, {});
+      };
+      const test::Training got = test::train(model, plan, options);
+      REQUIRE(got.losses.size() == want.losses.size());
+      for (std::size_t i = 0; i < got.losses.size(); ++i)
+        CHECK(std::fabs(got.losses[i] - want.losses[i]) < 1e-5F);
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        CHECK(got.high_water[rank].device == want.high_water[rank].device);
+      CHECK(got.data_parallel_bytes == want.data_parallel_bytes);
+      CHECK(got.tensor_parallel_bytes == want.tensor_parallel_bytes);
       CHECK(machine.problems() == std::vector<std::string>{});
       CHECK(machine.leaks() == std::vector<std::string>{});
     }
