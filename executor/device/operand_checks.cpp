@@ -24,12 +24,14 @@ void check_operands_of(std::string_view device, const Kernel& kernel) {
     }
     const Elements least = operand.extent(shape);
     if (tensor.elements < least) {
-      refuse_kernel(device, kernel, fmt::format("operand {} ({}) has {} elements where {} are needed", i, operand.name,
-                                 tensor.elements, least));
+      refuse_kernel(device, kernel,
+                    fmt::format("operand {} ({}) has {} elements where {} are needed", i, operand.name,
+                                tensor.elements, least));
     }
     if (!program::allows(operand.types, tensor.type)) {
-      refuse_kernel(device, kernel, fmt::format("operand {} ({}) is {}, expected {}", i, operand.name,
-                                 program::name_of(tensor.type), program::text_of(operand.types)));
+      refuse_kernel(device, kernel,
+                    fmt::format("operand {} ({}) is {}, expected {}", i, operand.name,
+                                program::name_of(tensor.type), program::text_of(operand.types)));
     }
   }
 }

@@ -17,9 +17,7 @@ __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F
 struct Gelu {
   __device__ static float distribution(float x) { return 0.5F * erfcf(-0.707106781F * x); }
   __device__ static float value(float x) { return x * distribution(x); }
-  __device__ static float slope(float x) {
-    return distribution(x) + x * expf(-0.5F * x * x) * 0.398942280F;
-  }
+  __device__ static float slope(float x) { return distribution(x) + x * expf(-0.5F * x * x) * 0.398942280F; }
 };
 
 // The tanh form: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
@@ -52,7 +50,7 @@ __global__ void __launch_bounds__(kFlatThreads) activate(Reals before, Reals aft
   over_flat<kVectors>(elements, [&](const auto& at) {
     float values[kEight];
     read(before, 0, at, values);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) values[i] = Function::value(values[i]);
     write(after, 0, at, values);
   });
@@ -68,7 +66,7 @@ __global__ void __launch_bounds__(kFlatThreads)
     float values[kEight];
     unpack(fetched_up, dy, up);
     unpack(fetched, before, values);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) values[i] = up[i] * Function::slope(values[i]);
     write(gradient, 0, at, values);
   });
@@ -86,7 +84,7 @@ __global__ void __launch_bounds__(kFlatThreads) activate_gated(Tiles gated, Real
   float gate[kEight];
   unpack(fetched_up, before, up);
   unpack(fetched_gate, before, gate);
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) up[i] *= Function::value(gate[i]);
   write(after, row * gated.width, at, up);
 }
@@ -107,7 +105,7 @@ __global__ void __launch_bounds__(kFlatThreads)
   unpack(fetched_dy, dy, from_above);
   unpack(fetched_up, before, up);
   unpack(fetched_gate, before, gate);
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) {
     const float own = up[i];
     up[i] = from_above[i] * Function::value(gate[i]);
@@ -171,9 +169,9 @@ void activation_backward(const Kernel& kernel, const Launcher& launcher) {
     with_vectors(vectors, [&](auto chosen) {
       if (gated) {
         const Tiles tiles = tiles_of(kernel.dims[1]);
-        launch<activate_gated_backward<Function, chosen()>>(
-            launcher.stream, shape_of(tiles, kernel.dims[0]), OperandRanges(kernel), tiles, reals(dy),
-            reals(before), reals(gradient));
+        launch<activate_gated_backward<Function, chosen()>>(launcher.stream, shape_of(tiles, kernel.dims[0]),
+                                                            OperandRanges(kernel), tiles, reals(dy),
+                                                            reals(before), reals(gradient));
       } else {
         const Elements elements = kernel.dims[0] * kernel.dims[1];
         launch<activate_backward<Function, chosen()>>(launcher.stream, flat_shape(elements),

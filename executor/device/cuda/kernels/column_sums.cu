@@ -1,8 +1,7 @@
-#include "executor/device/cuda/kernels/column_sums.hpp"
-
 #include <algorithm>
 
 #include "executor/device/cuda/checks.hpp"
+#include "executor/device/cuda/kernels/column_sums.hpp"
 #include "executor/device/cuda/kernels/reals.cuh"
 
 namespace zeroplan::executor::cuda {
@@ -38,11 +37,11 @@ __global__ void __launch_bounds__(kWarpLanes* kLanes)
   const Eight<kVectors> at(blockIdx.x, column, kWarpLanes, columns);
   const Index end = smaller(rows, (range + 1) * rows_of_range);
   float sums[kEight] = {};
-#pragma unroll 4
+  ZEROPLAN_UNROLL_4
   for (Index row = range * rows_of_range + lane; row < end; row += kLanes) {
     float values[kEight];
     read(from, row * columns, at, values);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) sums[i] += values[i];
   }
   for (int i = 0; i < kEight; ++i) {
@@ -58,7 +57,7 @@ __global__ void __launch_bounds__(kWarpLanes* kLanes)
   const Index lane = threadIdx.x / kWarpLanes;
   float sum = 0;
   if (column < columns) {
-#pragma unroll 4
+    ZEROPLAN_UNROLL_4
     for (Index part = lane; part < count; part += kLanes) sum += parts[part * stride + column];
   }
   sum = sum_of_lanes(sum, slots);
@@ -71,8 +70,8 @@ constexpr std::size_t kSlots = sizeof(float) * kWarpLanes * kLanes;
 
 void add_parts(const Kernel& kernel, const Launcher& launcher, Index parts, Index stride, const Tensor& to,
                Index columns) {
-  const LaunchShape shape{dim3(static_cast<unsigned>(div_ceil(columns, kWarpLanes))), dim3(kWarpLanes * kLanes),
-                          kSlots};
+  const LaunchShape shape{dim3(static_cast<unsigned>(div_ceil(columns, kWarpLanes))),
+                          dim3(kWarpLanes * kLanes), kSlots};
   launch<sum_parts>(launcher.stream, shape, OperandRanges(kernel),
                     reinterpret_cast<const float*>(launcher.workspace), parts, stride, reals(to), columns);
 }

@@ -70,12 +70,12 @@ __global__ void __launch_bounds__(kThreads) maximum_of_row(Logits logits, Reals 
     float row[kEight];
     read(values, offset, at, row);
     if (logits.cap > 0) {
-#pragma unroll
+      ZEROPLAN_UNROLL
       for (int i = 0; i < kEight; ++i) row[i] = soft_capped(row[i], logits.cap);
       write(values, offset, at, row);
       read(values, offset, at, row);  // as they were rounded
     }
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) most = at.has(i) ? fmaxf(most, row[i]) : most;
   });
   most = block_maximum(most, slots);
@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(kThreads) maximum_of_row(Logits logits, Reals 
 
 template <bool kVectors>
 __global__ void __launch_bounds__(kThreads)
-    exponents_of_row(Logits logits, Reals values, const std::int32_t* targets, const float* maxima, float* sums) {
+    exponents_of_row(Logits logits, Reals values, const std::int32_t* targets, const float* maxima,
+                     float* sums) {
   auto* slots = reinterpret_cast<float*>(shared_bytes());
   const Index token = blockIdx.x;
   const Index offset = token * logits.columns;
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
   over_columns<kVectors>(logits.vocabulary, [&](const auto& at) {
     float row[kEight];
     read(values, offset, at, row);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) sum += at.has(i) ? expf(row[i] - maximum) : 0.0F;
   });
   sum = block_sum(sum, slots);
@@ -124,7 +125,8 @@ __global__ void __launch_bounds__(kLossThreads)
     __syncthreads();
     if (static_cast<int>(threadIdx.x) < half) slots[threadIdx.x] += slots[threadIdx.x + half];
   }
-  if (threadIdx.x == 0) scalars[static_cast<int>(Scalar::loss)] += static_cast<float>(slots[0] / tokens_per_step);
+  if (threadIdx.x == 0)
+    scalars[static_cast<int>(Scalar::loss)] += static_cast<float>(slots[0] / tokens_per_step);
 }
 
 template <bool kVectors>
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
   over_columns<kVectors>(logits.columns, [&](const auto& at) {
     float row[kEight] = {};
     if (at.first < count) read(values, offset, at, row);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) {
       const float slope = cap_slope(row[i], logits.cap);
       float out = expf(row[i] - maximum) * share * slope;
@@ -181,10 +183,10 @@ void cross_entropy_exponent(const Kernel& kernel, const Launcher& launcher) {
   const Logits logits = logits_of(kernel);
   const Tensor& values = kernel.operands[0];
   with_vectors(takes_vectors(logits, values), [&](auto vectors) {
-    launch<exponents_of_row<vectors()>>(
-        launcher.stream, rows_shape(logits), OperandRanges(kernel), logits, reals(values),
-        data<const std::int32_t>(kernel.operands[1]), data<const float>(kernel.operands[2]),
-        data<float>(kernel.operands[3]));
+    launch<exponents_of_row<vectors()>>(launcher.stream, rows_shape(logits), OperandRanges(kernel), logits,
+                                        reals(values), data<const std::int32_t>(kernel.operands[1]),
+                                        data<const float>(kernel.operands[2]),
+                                        data<float>(kernel.operands[3]));
   });
 }
 

@@ -1,6 +1,6 @@
+#include "executor/device/cuda/checks.hpp"
 #include "executor/device/cuda/kernels.hpp"
 #include "executor/device/cuda/kernels/reals.cuh"
-#include "executor/device/cuda/checks.hpp"
 #include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cuda {
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kFlatThreads) add_to(Reals from, Reals to, Ind
     float before[kEight];
     unpack(fetched, from, values);
     unpack(fetched_before, to, before);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) values[i] = before[i] + values[i];
     write(to, 0, at, values);
   });

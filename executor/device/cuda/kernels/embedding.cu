@@ -15,7 +15,7 @@ constexpr std::int32_t kNoRow = 0x7fffffff;
 struct Embedding {
   Index tokens = 0, width = 0, rows = 0, first_row = 0;
   Index sequence = 0;  // 0 without positions
-  Tiles tiles;
+  Tiles tiles{};
 
   // The token's row of this rank's part of the table, or kNoRow.
   __device__ std::int32_t row(const std::int32_t* indices, Index token) const {
@@ -36,8 +36,9 @@ Embedding embedding_of(const Kernel& kernel, bool positions) {
 }
 
 template <bool kVectors>
-__global__ void __launch_bounds__(kThreads) gather(Embedding embedding, float factor, const std::int32_t* indices,
-                                                   Reals table, Reals positions, Reals out) {
+__global__ void __launch_bounds__(kThreads)
+    gather(Embedding embedding, float factor, const std::int32_t* indices, Reals table, Reals positions,
+           Reals out) {
   const Index token = embedding.tiles.row();
   const auto at = embedding.tiles.template at<kVectors>();
   const std::int32_t row = embedding.row(indices, token);
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) gather(Embedding embedding, float fa
   float sum[kEight] = {};
   if (row != kNoRow && table.data != nullptr) {
     read(table, row * embedding.width, at, sum);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) sum[i] *= factor;
   } else if (table.data == nullptr) {
     read(out, token * embedding.width, at, sum);
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) gather(Embedding embedding, float fa
   if (adds_positions) {
     float position[kEight];
     read(positions, token % embedding.sequence * embedding.width, at, position);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) sum[i] += position[i];
   }
   write(out, token * embedding.width, at, sum);
@@ -86,18 +87,19 @@ __global__ void __launch_bounds__(kSortThreads)
 // Adds to a tile of a row the sum of `count` rows of dx, token(0), token(1) ... in that order, with one rounding.
 template <bool kVectors, class Token>
 __device__ __forceinline__ void add_rows(const Reals& dx, Index count, const Token& token, Index width,
-                                         const Eight<kVectors>& at, float factor, const Reals& to, Index row) {
+                                         const Eight<kVectors>& at, float factor, const Reals& to,
+                                         Index row) {
   float sum[kEight] = {};
-#pragma unroll 4
+  ZEROPLAN_UNROLL_4
   for (Index i = 0; i < count; ++i) {
     float values[kEight];
     read(dx, token(i) * width, at, values);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int j = 0; j < kEight; ++j) sum[j] += values[j];
   }
   float before[kEight];
   read(to, row * width, at, before);
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int j = 0; j < kEight; ++j) before[j] += __fmul_rn(sum[j], factor);
   write(to, row * width, at, before);
 }
@@ -141,8 +143,9 @@ void embedding_forward(const Kernel& kernel, const Launcher& launcher) {
   const Embedding embedding = embedding_of(kernel, static_cast<bool>(positions));
   const bool vectors = takes_vectors(embedding, table, out) && is_aligned(positions);
   with_vectors(vectors, [&](auto chosen) {
-    launch<gather<chosen()>>(launcher.stream, shape_of(embedding.tiles, embedding.tokens), OperandRanges(kernel),
-                             embedding, static_cast<float>(settings_of(kernel).model.embedding_scale),
+    launch<gather<chosen()>>(launcher.stream, shape_of(embedding.tiles, embedding.tokens),
+                             OperandRanges(kernel), embedding,
+                             static_cast<float>(settings_of(kernel).model.embedding_scale),
                              reinterpret_cast<const std::int32_t*>(kernel.operands[0].data), reals(table),
                              reals(positions), reals(out));
   });
@@ -163,8 +166,8 @@ void embedding_backward(const Kernel& kernel, const Launcher& launcher) {
     with_vectors(takes_vectors(embedding, dx, table), [&](auto vectors) {
       launch<add_to_table<vectors()>>(launcher.stream, shape_of(embedding.tiles, embedding.tokens),
                                       OperandRanges(kernel), embedding,
-                                      static_cast<float>(settings_of(kernel).model.embedding_scale), reals(dx),
-                                      indices, sorted, reals(table));
+                                      static_cast<float>(settings_of(kernel).model.embedding_scale),
+                                      reals(dx), indices, sorted, reals(table));
     });
   }
   if (positions) {

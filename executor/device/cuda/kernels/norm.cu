@@ -1,6 +1,5 @@
-#include "executor/device/cuda/kernels/norm.cuh"
-
 #include "executor/device/cuda/kernels.hpp"
+#include "executor/device/cuda/kernels/norm.cuh"
 
 namespace zeroplan::executor::cuda {
 
@@ -14,7 +13,7 @@ constexpr Index kWidestHeld = Index{kMostThreads} * kEight * kChunks;
 
 // A warp or a block for each row. Rows of up to kWidestHeld elements are read once.
 template <bool kVectors, bool kWarps, int kHeld>
-__global__ void __launch_bounds__(kWarps ? kWarpLanes * kWarpsOfBlock : kMostThreads)
+__global__ void __launch_bounds__(kWarps ? kWarpLanes* kWarpsOfBlock : kMostThreads)
     normalize(Norm norm, float epsilon, Reals x, NormRows rows_of_x, Reals parameters, Reals y,
               NormRows rows_of_y, float* statistics) {
   auto* slots = reinterpret_cast<float*>(shared_bytes());
@@ -30,7 +29,7 @@ __global__ void __launch_bounds__(kWarps ? kWarpLanes * kWarpsOfBlock : kMostThr
   if (norm.centred) {
     float sum[1] = {0};
     held.each([&](const auto&, const float(&values)[kEight]) {
-#pragma unroll
+      ZEROPLAN_UNROLL
       for (int i = 0; i < kEight; ++i) sum[0] += values[i];  // what is not there is 0
     });
     row_sums<kWarps>(sum, slots);
@@ -38,7 +37,7 @@ __global__ void __launch_bounds__(kWarps ? kWarpLanes * kWarpsOfBlock : kMostThr
   }
   float squares[1] = {0};
   held.each([&](const auto& at, const float(&values)[kEight]) {
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) {
       const float deviation = values[i] - found.mean;
       if (at.has(i)) squares[0] += deviation * deviation;
@@ -53,7 +52,7 @@ __global__ void __launch_bounds__(kWarps ? kWarpLanes * kWarpsOfBlock : kMostThr
     norm.read_weight(parameters, at, weight);
     if (norm.has_bias) read_parameters(parameters, norm.aligned_parameters, norm.width, at, bias);
     float out[kEight];
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) out[i] = (values[i] - found.mean) * found.scale * weight[i] + bias[i];
     write(y, rows_of_y(row), at, out);
   });
@@ -73,11 +72,11 @@ void start(const Kernel& kernel, const Launcher& launcher, const Norm& norm) {
     shape.block = dim3(static_cast<unsigned>(row_threads(norm.width, kChunks, kMostThreads)));
     shape.shared_bytes = sizeof(float) * kMostThreads / kWarpLanes;
   }
-  launch<normalize<kVectors, kWarps, kHeld>>(
-      launcher.stream, shape, OperandRanges(kernel), norm,
-      static_cast<float>(settings_of(kernel).model.norm_epsilon), reals(x), norm.rows_of(x),
-      reals(kernel.operands[1]), reals(y), norm.rows_of(y),
-      reinterpret_cast<float*>(kernel.operands[3].data));
+  launch<normalize<kVectors, kWarps, kHeld>>(launcher.stream, shape, OperandRanges(kernel), norm,
+                                             static_cast<float>(settings_of(kernel).model.norm_epsilon),
+                                             reals(x), norm.rows_of(x), reals(kernel.operands[1]), reals(y),
+                                             norm.rows_of(y),
+                                             reinterpret_cast<float*>(kernel.operands[3].data));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ struct Norm {
   __device__ __forceinline__ void read_weight(const Reals& parameters, const Eight<kVectors>& at,
                                               float (&to)[kEight]) const {
     read_parameters(parameters, aligned_parameters, 0, at, to);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) to[i] += weight_offset;
   }
 };

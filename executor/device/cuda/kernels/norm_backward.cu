@@ -9,7 +9,8 @@ namespace zeroplan::executor::cuda {
 
 namespace {
 
-constexpr int kChunks = 2;  // of eight elements of a row that a thread holds, with their parameters' gradients
+constexpr int kChunks =
+    2;  // of eight elements of a row that a thread holds, with their parameters' gradients
 constexpr int kThreads = 512;
 constexpr int kWarpThreads = 256;  // of a block whose warps have a row each
 constexpr int kWarpsOfBlock = kWarpThreads / kWarpLanes;
@@ -32,7 +33,7 @@ __device__ __forceinline__ void dy_and_normed(const Reals& dy, Index dy_offset, 
   const auto fetched_x = fetch(x, x_offset, at);
   unpack(fetched_dy, dy, up);
   unpack(fetched_x, x, normed);
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) normed[i] = (normed[i] - statistics.mean) * statistics.scale;
 }
 
@@ -43,7 +44,7 @@ __device__ __forceinline__ void write_dx(const Reals& dx, Index offset, bool ove
                                          const float (&normed)[kEight], const float (&weight)[kEight]) {
   float out[kEight] = {};
   if (!overwrite) read(dx, offset, at, out);
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i)
     out[i] += statistics.scale * (up[i] * weight[i] - sums[0] - normed[i] * sums[1]);
   write(dx, offset, at, out);
@@ -69,13 +70,13 @@ __global__ void __launch_bounds__(kWarps ? kWarpThreads : kThreads)
     float up[kChunks][kEight];
     float normed[kChunks][kEight];
     float sums[2] = {0, 0};
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int c = 0; c < kChunks; ++c) {
       const Eight<kVectors> at(c, thread, threads, norm.width);
       dy_and_normed(dy, places.dy(row), x, places.x(row), at, statistic, up[c], normed[c]);
       float weight[kEight];
       norm.read_weight(parameters, at, weight);
-#pragma unroll
+      ZEROPLAN_UNROLL
       for (int i = 0; i < kEight; ++i) {
         if (!at.has(i)) continue;
         sums[0] += up[c][i] * weight[i];
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kWarps ? kWarpThreads : kThreads)
     row_sums<kWarps>(sums, shared);
     sums[0] = norm.centred ? sums[0] / static_cast<float>(norm.width) : 0;
     sums[1] /= static_cast<float>(norm.width);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int c = 0; c < kChunks; ++c) {
       const Eight<kVectors> at(c, thread, threads, norm.width);
       float weight[kEight];
@@ -97,10 +98,10 @@ __global__ void __launch_bounds__(kWarps ? kWarpThreads : kThreads)
   }
   // Of warps, one behind the other in shared memory, and then added in their order.
   float* own = kWarps ? shared + group * 2 * norm.width : parts + blockIdx.x * 2 * norm.width;
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int c = 0; c < kChunks; ++c) {
     const Eight<kVectors> at(c, thread, threads, norm.width);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) {
       if (!at.has(i)) continue;
       own[at[i]] = dw[c][i];
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
       const Eight<kVectors> at(c, static_cast<int>(threadIdx.x), kThreads, norm.width);
       dy_and_normed(dy, places.dy(row), x, places.x(row), at, statistic, up, normed);
       norm.read_weight(parameters, at, weight);
-#pragma unroll
+      ZEROPLAN_UNROLL
       for (int i = 0; i < kEight; ++i) {
         if (!at.has(i)) continue;
         sums[0] += up[i] * weight[i];
@@ -183,8 +184,7 @@ void norm_backward(const Kernel& kernel, const Launcher& launcher) {
   const bool warps = norm.width <= kWidestOfWarp;
   const bool held = norm.width <= kWidestHeld;
   const Bytes range_bytes = 2 * norm.width * static_cast<Bytes>(sizeof(float));
-  const Index most =
-      std::clamp<Index>(kKernelWorkspace / range_bytes, 1, warps ? kRangesOfWarps : kRanges);
+  const Index most = std::clamp<Index>(kKernelWorkspace / range_bytes, 1, warps ? kRangesOfWarps : kRanges);
   const Index rows_of_range = div_ceil(norm.rows, most);
   const Index ranges = div_ceil(norm.rows, rows_of_range);
   require_workspace(kernel, launcher, ranges * range_bytes);

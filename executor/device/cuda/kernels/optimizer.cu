@@ -52,27 +52,27 @@ __global__ void __launch_bounds__(kFlatThreads)
   over_flat<kVectors>(elements, [&](const auto& at) {
     const auto fetched_g = fetch(gradient, 0, at);
     const auto fetched_w = fetch(weights, 0, at);
-    auto fetched_m = fetched_g;
-    auto fetched_v = fetched_g;
+    [[maybe_unused]] auto fetched_m = fetched_g;
+    [[maybe_unused]] auto fetched_v = fetched_g;
     if constexpr (kStates > 0) fetched_m = fetch(states.first, 0, at);
     if constexpr (kStates > 1) fetched_v = fetch(states.second, 0, at);
     unsigned stays = 0;
     for (int range = 0; range < undecayed.count; ++range) {
       if (at[kEight - 1] < undecayed.begin[range] || at.first >= undecayed.end[range]) continue;
-#pragma unroll
+      ZEROPLAN_UNROLL
       for (int i = 0; i < kEight; ++i) {
         if (at[i] >= undecayed.begin[range] && at[i] < undecayed.end[range]) stays |= 1U << i;
       }
     }
     float g[kEight];
     float w[kEight];
-    float m[kEight] = {};
-    float v[kEight] = {};
+    [[maybe_unused]] float m[kEight] = {};
+    [[maybe_unused]] float v[kEight] = {};
     unpack(fetched_g, gradient, g);
     unpack(fetched_w, weights, w);
     if constexpr (kStates > 0) unpack(fetched_m, states.first, m);
     if constexpr (kStates > 1) unpack(fetched_v, states.second, v);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) {
       if (g[i] != g[i]) continue;
       const float kept = (stays >> i & 1U) != 0 ? 1.0F : decay;
@@ -114,8 +114,8 @@ void start(const Kernel& kernel, const Launcher& launcher, const Operands& opera
   const StepSettings& settings = settings_of(kernel);
   const Rule rule{settings.beta1, settings.beta2, settings.epsilon, settings.weight_decay};
   const Elements count = operands.weights.elements;
-  const bool vectors = are_aligned(operands.gradient, operands.weights, operands.copy, operands.first,
-                                   operands.second);
+  const bool vectors =
+      are_aligned(operands.gradient, operands.weights, operands.copy, operands.first, operands.second);
   with_vectors(vectors, [&](auto chosen) {
     launch<update<kStates, chosen()>>(
         launcher.stream, flat_shape(count), OperandRanges(kernel), rule, undecayed, reals(operands.gradient),

@@ -5,6 +5,13 @@
 #include "executor/device/cuda/kernel_code.cuh"
 #include "executor/device/cuda/launch.hpp"
 
+// Of a loop whose length is not known, for several reads at a time.
+#if defined(ZEROPLAN_EMULATED)
+#define ZEROPLAN_UNROLL_4
+#else
+#define ZEROPLAN_UNROLL_4 _Pragma("unroll 4")
+#endif
+
 // Operands of real numbers whose type is known when a kernel runs, eight elements of a thread at a time. A kernel is
 // memory-bound and asks for the type once in eight elements, so one kernel serves every mixture of types, as on the CPU.
 namespace zeroplan::executor::cuda {
@@ -116,7 +123,7 @@ __device__ __forceinline__ Fetched<true> fetch(const Reals& from, Index offset, 
 }
 __device__ __forceinline__ Fetched<false> fetch(const Reals& from, Index offset, const Eight<false>& at) {
   Fetched<false> result{};
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) {
     if (at.has(i)) result.values[i] = load_real(from, offset + at[i]);
   }
@@ -130,7 +137,7 @@ __device__ __forceinline__ void unpack(const Fetched<true>& from, const Reals& o
       float halves[2][4];
       words_to_floats(from.low, halves[0], float{});
       words_to_floats(from.high, halves[1], float{});
-#pragma unroll
+      ZEROPLAN_UNROLL
       for (int i = 0; i < kEight; ++i) to[i] = halves[i / 4][i % 4];
       return;
     }
@@ -141,7 +148,7 @@ __device__ __forceinline__ void unpack(const Fetched<true>& from, const Reals& o
   }
 }
 __device__ __forceinline__ void unpack(const Fetched<false>& from, const Reals&, float (&to)[kEight]) {
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) to[i] = from.values[i];
 }
 
@@ -171,7 +178,7 @@ __device__ __forceinline__ void write(const Reals& to, Index offset, const Eight
 }
 __device__ __forceinline__ void write(const Reals& to, Index offset, const Eight<false>& at,
                                       const float (&values)[kEight]) {
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) {
     if (at.has(i)) store_real(to, offset + at[i], values[i]);
   }
@@ -181,7 +188,7 @@ __device__ __forceinline__ void write(const Reals& to, Index offset, const Eight
 __device__ __forceinline__ void read_parameters(const Reals& from, bool aligned, Index offset,
                                                 const Eight<true>& at, float (&to)[kEight]) {
   if (aligned) return read(from, offset, at, to);
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) to[i] = at.any() ? load_real(from, offset + at[i]) : 0.0F;
 }
 __device__ __forceinline__ void read_parameters(const Reals& from, bool, Index offset, const Eight<false>& at,
@@ -236,18 +243,18 @@ inline LaunchShape shape_of(const Tiles& tiles, Index rows) {
 // memory of kCount numbers for each warp, and is not needed for warps.
 template <bool kWarps, int kCount>
 __device__ __forceinline__ void row_sums(float (&values)[kCount], float* slots) {
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kCount; ++i) values[i] = warp_sum(values[i]);
   if constexpr (!kWarps) {
     const unsigned warp = threadIdx.x / kWarpLanes;
     const unsigned lane = threadIdx.x % kWarpLanes;
     const unsigned warps = blockDim.x / kWarpLanes;
     if (lane == 0) {
-#pragma unroll
+      ZEROPLAN_UNROLL
       for (int i = 0; i < kCount; ++i) slots[warp * kCount + i] = values[i];
     }
     __syncthreads();
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kCount; ++i) values[i] = warp_sum(lane < warps ? slots[lane * kCount + i] : 0.0F);
     __syncthreads();
   }
@@ -260,22 +267,24 @@ class HeldRow {
   __device__ __forceinline__ HeldRow(const Reals& from, Index offset, int thread, int threads, Index width)
       : thread_(thread), threads_(threads), width_(width) {
     Fetched<kVectors> fetched[kChunks];
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int c = 0; c < kChunks; ++c) fetched[c] = fetch(from, offset, at(c));
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int c = 0; c < kChunks; ++c) unpack(fetched[c], from, values_[c]);
   }
   // body(at, values)
   template <class Body>
   __device__ __forceinline__ void each(const Body& body) const {
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int c = 0; c < kChunks; ++c) {
       if (at(c).any()) body(at(c), values_[c]);
     }
   }
 
  private:
-  __device__ __forceinline__ Eight<kVectors> at(int chunk) const { return {chunk, thread_, threads_, width_}; }
+  __device__ __forceinline__ Eight<kVectors> at(int chunk) const {
+    return {chunk, thread_, threads_, width_};
+  }
 
   int thread_, threads_;
   Index width_;

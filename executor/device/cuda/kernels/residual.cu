@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kFlatThreads)
   if (bias.data != nullptr) read_parameters(bias, aligned_bias, 0, at, shift);
   unpack(fetched_branch, branch, sum);
   unpack(fetched_residual, residual, before);
-#pragma unroll
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) sum[i] = sum[i] + shift[i] + before[i];
   write(out, offset, at, sum);
 }
@@ -36,8 +36,9 @@ void residual_add(const Kernel& kernel, const Launcher& launcher) {
   if (kernel.operands[3]) refuse(kernel, "dropout is not there");
   const Tiles tiles = tiles_of(hidden);
   with_vectors(hidden % kEight == 0 && are_aligned(branch, residual, out), [&](auto vectors) {
-    launch<add_residual<vectors()>>(launcher.stream, shape_of(tiles, kernel.dims[0]), OperandRanges(kernel), tiles,
-                                    is_aligned(bias), reals(branch), reals(bias), reals(residual), reals(out));
+    launch<add_residual<vectors()>>(launcher.stream, shape_of(tiles, kernel.dims[0]), OperandRanges(kernel),
+                                    tiles, is_aligned(bias), reals(branch), reals(bias), reals(residual),
+                                    reals(out));
   });
 }
 

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) turn(Heads heads, Turns turns, float
     const auto fetched_b = fetch(x, offset + heads.pairs, at);
     unpack(fetched_a, x, a);
     unpack(fetched_b, x, b);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int j = 0; j < kStep; ++j) {
       const float cosine = cosines[pair + j];
       const float sine = direction * sines[pair + j];

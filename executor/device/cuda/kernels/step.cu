@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kFlatThreads)
   const auto add = [&](const auto& at) {
     float values[kEight];
     read(gradient, 0, at, values);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) {
       const double square = static_cast<double>(values[i]) * static_cast<double>(values[i]);
       (at[i] < distinct ? sums.own : sums.replicated) += square;  // 0 of what is not there
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kFlatThreads)
   over_flat<kVectors>(elements, [&](const auto& at) {
     float values[kEight];
     read(gradient, 0, at, values);
-#pragma unroll
+    ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i)
       values[i] = skip ? __int_as_float(0x7fc00000) : __fmul_rn(values[i], factor);  // NaN
     write(out, 0, at, values);
