@@ -45,8 +45,8 @@ struct DeviceMemoryUse {
 // When it is read.
 enum class MemoryPoint : std::uint8_t {
   opened,         // the device is open: its context, streams and libraries
-  communicators,  // the groups have their communicators
   arena,          // the buffers are allocated
+  communicators,  // the groups have what they exchange memory with
   first_step,     // what libraries and kernels ask for late is there
   last_step,
 };

@@ -24,7 +24,7 @@ std::string_view name_of(SectionKind kind) {
 }
 
 std::string_view name_of(MemoryPoint point) {
-  static constexpr std::string_view kNames[kMemoryPoints] = {"opened", "communicators", "arena", "first_step",
+  static constexpr std::string_view kNames[kMemoryPoints] = {"opened", "arena", "communicators", "first_step",
                                                              "last_step"};
   return kNames[static_cast<std::size_t>(point)];
 }

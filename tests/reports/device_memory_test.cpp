@@ -28,8 +28,8 @@ program::Measurement measured_run(const predict::Prediction& prediction, Bytes m
   for (std::int64_t r = 0; r < 2; ++r) {
     program::RankMeasurement rank;
     rank.process = r;
-    const std::array<Bytes, program::kMemoryPoints> growths{kContext, kCommunicators,
-                                                            prediction.memory().peak, r * more, 0};
+    const std::array<Bytes, program::kMemoryPoints> growths{kContext, prediction.memory().peak,
+                                                            kCommunicators, r * more, 0};
     Bytes held = 0;
     for (std::size_t i = 0; i < growths.size(); ++i) {
       held += growths.at(i);
@@ -49,10 +49,10 @@ TEST_CASE("device memory: lines of the rank with most, by what each point adds")
   CHECK(lines[0].point == MemoryPoint::opened);
   CHECK(lines[0].growth == kContext);
   CHECK(lines[0].predicted_growth == kContext);
-  CHECK(lines[1].growth == kCommunicators);
-  CHECK(lines[1].predicted_growth == kCommunicators);
-  CHECK(lines[2].growth == prediction.memory().peak);
-  CHECK(lines[2].predicted_growth == prediction.memory().peak);
+  CHECK(lines[1].growth == prediction.memory().peak);
+  CHECK(lines[1].predicted_growth == prediction.memory().peak);
+  CHECK(lines[2].growth == kCommunicators);
+  CHECK(lines[2].predicted_growth == kCommunicators);
   CHECK(lines[3].growth == 50 * kMiB);
   CHECK(lines[3].predicted_growth == 0);
   CHECK(lines[4].used == prediction.peak_bytes + 50 * kMiB);
