@@ -343,7 +343,7 @@ TEST_CASE("cuda device: instructions on offloaded states run on the host, with t
 TEST_CASE("cuda device: what it does not have, and operands that cannot be, are refused by name") {
   const Machine machine;
   Bench bench;
-  CHECK_FALSE(bench.device->executes(Op::dropout_forward));
+  CHECK_FALSE(bench.device->executes(Op::route_tokens));
   CHECK_FALSE(bench.device->executes(Op::all_reduce));
   CHECK(contains(message_of([&] { bench.run(Op::accumulate, {bench.vector(0)}); }), "accumulate"));
 }
