@@ -340,6 +340,69 @@ TEST_CASE("cuda device: instructions on offloaded states run on the host, with t
   }
 }
 
+TEST_CASE("cuda device: what is recorded runs when it is replayed, each time, with the memory of then") {
+  for (const Schedule& schedule : kSchedules) {
+    CAPTURE(schedule.seed);
+    const Machine machine(scheduled(schedule));
+    {
+      Bench bench;
+      bench.upload(bench.vector(0), std::vector<float>(4096, 1));
+      bench.upload(bench.vector(1), std::vector<float>(4096, 0));
+      bench.device->synchronize();
+      bench.device->begin_recording(Stream::compute);
+      bench.run(Op::accumulate, {bench.vector(0), bench.vector(1)});
+      bench.run(Op::accumulate, {bench.vector(0), bench.vector(1)});
+      const Device::Recording recording = bench.device->end_recording();
+      bench.device->synchronize();
+      CHECK(bench.download(bench.vector(1)) == std::vector<float>(4096, 0));
+      bench.upload(bench.vector(0), std::vector<float>(4096, 3));
+      float seconds = -1;
+      Progress progress;
+      bench.device->replay(recording, Stream::compute, {&seconds, &progress, 17});
+      bench.device->replay(recording, Stream::compute, {});
+      bench.device->synchronize();
+      CHECK(bench.download(bench.vector(1)) == std::vector<float>(4096, 12));
+      CHECK(seconds >= 0);
+      CHECK(progress.finished[static_cast<std::size_t>(Stream::compute)] == 17);
+      bench.device->forget_recordings();
+    }
+    CHECK(machine.problems().empty());
+    CHECK(machine.leaks().empty());
+  }
+}
+
+TEST_CASE("cuda device: products of a recording are counted as often as it is replayed") {
+  const Machine machine;
+  const Bench bench;
+  Kernel product;
+  product.op = Op::matmul;
+  product.dims = {16, 16, 16};
+  product.operands = {Tensor{bench.vector(0).data, DataType::fp32, 256},
+                      {bench.vector(1).data, DataType::fp32, 256},
+                      {},
+                      {bench.vector(2).data, DataType::fp32, 256}};
+  for (Elements i = 0; i < 2; ++i) bench.upload(bench.vector(i), std::vector<float>(4096, 1));
+  bench.device->begin_recording(Stream::compute);
+  bench.device->execute(product, Stream::compute, {});
+  const Device::Recording recording = bench.device->end_recording();
+  CHECK(bench.device->product_flops() == 0);
+  for (int i = 0; i < 3; ++i) bench.device->replay(recording, Stream::compute, {});
+  bench.device->synchronize();
+  CHECK(bench.device->product_flops() == 3 * 2 * 16 * 16 * 16);
+  CHECK(bench.download(bench.vector(2))[7] == 16);
+  CHECK(machine.problems().empty());
+}
+
+TEST_CASE("cuda device: its memory is what the driver counts") {
+  const Machine machine({.gpus = std::vector<Gpu>(1)});
+  const Bench bench;
+  const program::DeviceMemoryUse before = bench.device->memory_use();
+  CHECK(before.total > 0);
+  std::byte* block = bench.device->allocate(8 * kMiB, Space::device);
+  CHECK(bench.device->memory_use().used == before.used + 8 * kMiB);
+  bench.device->deallocate(block, 8 * kMiB, Space::device);
+}
+
 TEST_CASE("cuda device: what it does not have, and operands that cannot be, are refused by name") {
   const Machine machine;
   Bench bench;

@@ -8,6 +8,7 @@
 
 #include "executor/communicator/nccl/nccl_planes.hpp"
 #include "executor/device/cuda/cuda_device.hpp"
+#include "executor/error.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
 #include "runtime/machine.hpp"
@@ -63,12 +64,12 @@ TEST_CASE(
       {Policy::in_order, 0}, {Policy::late, 0}, {Policy::priority, 5039}, {Policy::random, 1}};
   for (const Case& one : cases()) {
     CAPTURE(one.name);
-    const test::Training want = test::train(one.model, one.plan, options_of(3));
+    const test::Training want = test::train(one.model, one.plan, options_of(4));
     std::vector<float> first;
     for (const Schedule& schedule : schedules) {
       CAPTURE(schedule.seed);
       const Machine machine({.gpus = std::vector<Gpu>(1), .schedule = schedule});
-      test::TrainingOptions options = options_of(3);
+      test::TrainingOptions options = options_of(4);
       options.device = [](std::int64_t) { return make_cuda_device({}); };
       const test::Training got = test::train(one.model, one.plan, options);
       REQUIRE(got.losses.size() == want.losses.size());
@@ -83,6 +84,20 @@ TEST_CASE(
       CHECK(machine.leaks() == std::vector<std::string>{});
     }
   }
+}
+
+TEST_CASE(
+    "the third step, and those behind it, launch graphs of what follows each other on the compute stream") {
+  Machine machine({.gpus = std::vector<Gpu>(1)});
+  const Case one = cases().front();
+  const auto run = [&](std::int64_t steps) {
+    machine.fail_call("cudaGraphLaunch", 1, cudaErrorInvalidValue);
+    test::TrainingOptions options = options_of(steps);
+    options.device = [](std::int64_t) { return make_cuda_device({}); };
+    test::train(one.model, one.plan, options);
+  };
+  CHECK_NOTHROW(run(2));
+  CHECK_THROWS_AS(run(3), DeviceError);
 }
 
 TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processors do") {

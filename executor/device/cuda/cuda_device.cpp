@@ -14,6 +14,7 @@
 #include "executor/device/cuda/cuda_streams.hpp"
 #include "executor/device/cuda/dispatch.hpp"
 #include "executor/device/cuda/host_calls.hpp"
+#include "executor/device/cuda/recordings.hpp"
 #include "executor/device/cuda/upload_ring.hpp"
 #include "executor/device/cuda/watches.hpp"
 #include "executor/device/operand_checks.hpp"
@@ -69,6 +70,14 @@ class CudaDevice final : public Device, public CudaStreams {
   void execute(const Kernel& kernel, Stream stream, const Watch& watch) override;
   void run_on_host(Stream stream, const HostWork& work, const Watch& watch) override;
 
+  bool can_record(const Kernel& kernel) const override {
+    return !cuda::HostCalls::takes(kernel, host_blocks_);
+  }
+  void begin_recording(Stream stream) override;
+  Recording end_recording() override;
+  void replay(Recording recording, Stream stream, const Watch& watch) override;
+  void forget_recordings() override { recordings_.clear(); }
+
   Event make_event() override {
     events_.push_back(cuda::make_event(false));
     return static_cast<Event>(events_.size() - 1);
@@ -81,6 +90,7 @@ class CudaDevice final : public Device, public CudaStreams {
   void drain() noexcept override;
 
   Flops product_flops() const override { return products_.flops() + host_calls_.product_flops(); }
+  program::DeviceMemoryUse memory_use() const override;
   Bytes workspace_bytes() const override {
     Bytes bytes = 0;
     for (const auto& [stream, workspace] : workspaces_) bytes += workspace_bytes_of(stream);
@@ -114,6 +124,8 @@ class CudaDevice final : public Device, public CudaStreams {
   std::uint64_t issued_ = 0;
   cuda::UploadRing uploads_;
   cuda::HostCalls host_calls_;
+  cuda::Recordings recordings_;
+  Flops recorded_products_ = 0;  // counted before the recording that is made
   std::vector<std::span<const std::byte>> host_blocks_;
   cuda::Products products_;
   std::map<Stream, cuda::DeviceMemory> workspaces_;  // of the streams that ran kernels
@@ -174,6 +186,7 @@ void CudaDevice::finish(Stream stream, const Watch& watch) { watches_.end(stream
 
 void CudaDevice::execute(const Kernel& kernel, Stream stream, const Watch& watch) {
   check_operands_of("cuda", kernel);
+  if (recordings_.is_open()) return cuda::dispatch(kernel, launcher(stream), products_);
   const cudaStream_t on = start(stream, watch);
   if (cuda::HostCalls::takes(kernel, host_blocks_)) {
     host_calls_.run(kernel, host_blocks_, on);
@@ -186,6 +199,34 @@ void CudaDevice::execute(const Kernel& kernel, Stream stream, const Watch& watch
 void CudaDevice::run_on_host(Stream stream, const HostWork& work, const Watch& watch) {
   host_calls_.run(work, start(stream, watch));
   finish(stream, watch);
+}
+
+void CudaDevice::begin_recording(Stream stream) {
+  failure_.rethrow();
+  use();
+  launcher(stream);  // its workspace is there before: a capture allocates nothing
+  recorded_products_ = products_.flops();
+  recordings_.begin(of(stream));
+}
+
+Device::Recording CudaDevice::end_recording() {
+  // They are counted when they run.
+  const Flops products = products_.flops() - recorded_products_;
+  products_.count(-products);
+  return recordings_.end(products);
+}
+
+void CudaDevice::replay(Recording recording, Stream stream, const Watch& watch) {
+  const cudaStream_t on = start(stream, watch);
+  products_.count(recordings_.replay(recording, on));
+  finish(stream, watch);
+}
+
+program::DeviceMemoryUse CudaDevice::memory_use() const {
+  use();
+  std::size_t free = 0, total = 0;
+  cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {.total = static_cast<Bytes>(total), .used = static_cast<Bytes>(total - free)};
 }
 
 void CudaDevice::wait(Stream stream, Event event, double* held) {

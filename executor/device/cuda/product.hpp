@@ -61,6 +61,8 @@ class Products {
 
   // 2 rows columns depth of every product that was issued. Any thread may ask.
   Flops flops() const { return flops_.load(std::memory_order_relaxed); }
+  // Products that ran without a call: those of a graph; negative, of calls that ran nothing.
+  void count(Flops flops) { flops_.fetch_add(flops, std::memory_order_relaxed); }
 
  private:
   template <auto destroy>
