@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -89,7 +90,7 @@ class CudaDevice final : public Device, public CudaStreams {
   void synchronize() override;
   void drain() noexcept override;
 
-  Flops product_flops() const override { return products_.flops() + host_calls_.product_flops(); }
+  Flops product_flops() const override { return issued_products() + host_calls_.product_flops(); }
   program::DeviceMemoryUse memory_use() const override;
   Bytes workspace_bytes() const override {
     Bytes bytes = 0;
@@ -110,6 +111,14 @@ class CudaDevice final : public Device, public CudaStreams {
     const Bytes of_products = stream == Stream::compute ? cuda::Products::workspace_bytes(card_.sm) : 0;
     return std::max(cuda::kKernelWorkspace, of_products);
   }
+  void issue(const Kernel& kernel, Stream stream) {
+    cuda::dispatch(kernel, launcher(stream), products_);
+    attention_flops_.fetch_add(cuda::fused_attention_flops(kernel), std::memory_order_relaxed);
+  }
+  // Of all kernels so far, in graphs as often as those were replayed.
+  Flops issued_products() const {
+    return products_.flops() + attention_flops_.load(std::memory_order_relaxed);
+  }
   // The calling thread's device of CUDA is this one from here on.
   void use() const { cuda::check(cudaSetDevice(card_.ordinal), "cudaSetDevice"); }
   // Until nothing runs any more; what went wrong instead.
@@ -128,6 +137,7 @@ class CudaDevice final : public Device, public CudaStreams {
   Flops recorded_products_ = 0;  // counted before the recording that is made
   std::vector<std::span<const std::byte>> host_blocks_;
   cuda::Products products_;
+  std::atomic<Flops> attention_flops_ = 0;
   std::map<Stream, cuda::DeviceMemory> workspaces_;  // of the streams that ran kernels
 };
 
@@ -186,12 +196,12 @@ void CudaDevice::finish(Stream stream, const Watch& watch) { watches_.end(stream
 
 void CudaDevice::execute(const Kernel& kernel, Stream stream, const Watch& watch) {
   check_operands_of("cuda", kernel);
-  if (recordings_.is_open()) return cuda::dispatch(kernel, launcher(stream), products_);
+  if (recordings_.is_open()) return issue(kernel, stream);
   const cudaStream_t on = start(stream, watch);
   if (cuda::HostCalls::takes(kernel, host_blocks_)) {
     host_calls_.run(kernel, host_blocks_, on);
   } else {
-    cuda::dispatch(kernel, launcher(stream), products_);
+    issue(kernel, stream);
   }
   finish(stream, watch);
 }
@@ -205,13 +215,13 @@ void CudaDevice::begin_recording(Stream stream) {
   failure_.rethrow();
   use();
   launcher(stream);  // its workspace is there before: a capture allocates nothing
-  recorded_products_ = products_.flops();
+  recorded_products_ = issued_products();
   recordings_.begin(of(stream));
 }
 
 Device::Recording CudaDevice::end_recording() {
   // They are counted when they run.
-  const Flops products = products_.flops() - recorded_products_;
+  const Flops products = issued_products() - recorded_products_;
   products_.count(-products);
   return recordings_.end(products);
 }
