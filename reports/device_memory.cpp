@@ -83,7 +83,8 @@ std::optional<ComparedFigure> device_total(const Prediction& prediction, const M
   const RankMeasurement* rank = fullest(measurement);
   std::set<std::int64_t> processes;
   for (const RankMeasurement& one : measurement.of_rank) processes.insert(one.process);
-  if (rank == nullptr || processes.size() < measurement.of_rank.size()) return std::nullopt;
+  const bool is_predicted = overhead(prediction, "context") > 0;  // the plan is for such a device
+  if (rank == nullptr || !is_predicted || processes.size() < measurement.of_rank.size()) return std::nullopt;
   const auto predicted = static_cast<double>(prediction.peak_bytes);
   const double tolerance = std::max(kTolerance * predicted, kToleranceBytes);
   return ComparedFigure{"memory.device_total",

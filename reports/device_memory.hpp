@@ -24,7 +24,7 @@ std::vector<DeviceMemoryLine> device_memory(const predict::Prediction& predictio
                                             const program::Measurement& measurement);
 
 // The whole device, predicted and measured; within 1 % or 200 MiB. Nothing where several ranks share a process, whose
-// context then is one.
+// context then is one, and where the plan is for a machine without such devices.
 std::optional<ComparedFigure> device_total(const predict::Prediction& prediction,
                                            const program::Measurement& measurement);
 
