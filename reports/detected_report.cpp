@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -288,7 +289,10 @@ Report detected_report(std::string_view version, const FoundMachine& machine) {
     report.blocks.emplace_back(
         Commands{{fmt::format("zeroplan fit gpt2-xl --hw {} --zero 2", *advice.argument)}});
   } else if (const Data* description = report.data.find("description"); !description->is_null()) {
-    report.blocks.emplace_back(Lines{{write_yaml(*description)}});
+    Lines lines;
+    std::istringstream text(write_yaml(*description));
+    for (std::string line; std::getline(text, line);) lines.lines.push_back(line);
+    report.blocks.emplace_back(std::move(lines));
   }
   return report;
 }
