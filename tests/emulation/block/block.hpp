@@ -16,8 +16,8 @@ struct Index3 {
 
 enum class LaneOrder : std::uint8_t { forward, reverse, random };
 
-// For every grid that starts from now on, on any thread. Blocks follow each other in the same order as lanes. A random
-// order depends on nothing but the seed.
+// For every grid that starts from now on, on any thread. Blocks follow each other in the same order as lanes, and a warp
+// runs as far as it can before the next one does; at random some do. A random order depends on nothing but the seed.
 void set_lane_order(LaneOrder order, std::uint64_t seed = 0);
 
 // What a kernel did that CUDA leaves undefined or that ends in a hang: it names kernel, block and lanes.
