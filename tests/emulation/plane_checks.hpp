@@ -205,7 +205,7 @@ inline void check_late_inputs(BareDevice& device, DataPlane& plane) {
   DeviceVector sent(device, DataType::fp32, 12);
   DeviceVector received(device, DataType::fp32, 12);
   source.set(std::vector<double>(12, static_cast<double>(plane.rank() + 1)));
-  const cudaStream_t stream = device.start(Stream::communication, {});
+  cudaStream_t stream = device.start(Stream::communication, {});
   for (const DeviceVector* vector : {&summed, &sent}) {
     cudaMemcpyAsync(vector->tensor().data, source.tensor().data, 48, cudaMemcpyDeviceToDevice, stream);
     if (vector == &summed) {
