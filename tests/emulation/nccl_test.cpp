@@ -92,6 +92,7 @@ TEST_CASE("collectives and messages over NCCL are sums in double precision, in e
         bed.run(all_of, [&](BareDevice& device, const Planes& planes) {
           check_collectives(device, *planes[0], sums == NcclSums::rank_order ? 1 : static_cast<int>(ranks));
           check_messages(device, *planes[0]);
+          check_late_inputs(device, *planes[0]);
         });
         expect_clean(bed);
       }
@@ -150,7 +151,7 @@ TEST_CASE("what was not begun by the device is not late") {
     DeviceVector vector(device, DataType::fp32, 12);
     vector.set(std::vector<double>(12, 1.0));
     // The stream first waits for what this rank's other stream does longer than the timeout.
-    const cudaStream_t compute = device.start(Stream::compute, {});
+    cudaStream_t compute = device.start(Stream::compute, {});
     cudaLaunchHostFunc(
         compute, [](void*) { std::this_thread::sleep_for(700ms); }, nullptr);
     const Device::Event done = device.make_event();
@@ -232,7 +233,7 @@ TEST_CASE("a communicator that others use in another order is named") {
       DeviceVector vector(device, DataType::fp32, 12);
       for (int call = 0; call < 2; ++call) {
         const int which = call ^ rank;  // the other rank's order is the other one
-        const cudaStream_t stream = device.start(which == 0 ? Stream::communication : Stream::tensor, {});
+        cudaStream_t stream = device.start(which == 0 ? Stream::communication : Stream::tensor, {});
         ncclAllReduce(vector.tensor().data, vector.tensor().data, 12, ncclFloat32, ncclSum,
                       communicators[which], stream);
         settled(communicators[which]);

@@ -70,7 +70,7 @@ class SharedCardPlane final : public DataPlane {
 
   void enqueue(const Transfer& transfer, Device& /*device*/, program::Stream stream,
                const Watch& watch) override {
-    const cudaStream_t on = streams_.start(stream, watch);
+    cudaStream_t on = streams_.start(stream, watch);
     Call call = call_of(transfer, rank(), size());
     switch (transfer.kind) {
       case TransferKind::send:

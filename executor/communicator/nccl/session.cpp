@@ -104,7 +104,7 @@ std::size_t Session::split(std::int64_t color, std::int64_t key) {
 
 cudaStream_t Session::begin(const Call& what, program::Stream stream, const Watch& watch) {
   if (failure_) std::rethrow_exception(failure_);
-  const cudaStream_t on = streams_.start(stream, watch);
+  cudaStream_t on = streams_.start(stream, watch);
   if (!running_.empty() && last_stream_ != on) {
     check(cudaStreamWaitEvent(on, running_.back().ended, 0), "cudaStreamWaitEvent");
   }
@@ -160,7 +160,7 @@ ncclResult_t Session::state_of(std::size_t communicator, Clock::time_point deadl
   for (int asked = 0;; ++asked) {
     ncclResult_t state = ncclInProgress;
     // NCCL fills the place of a communicator when it has it, on a thread of its own.
-    const ncclComm_t made = std::atomic_ref(communicators_[communicator]).load(std::memory_order_acquire);
+    ncclComm_t made = std::atomic_ref(communicators_[communicator]).load(std::memory_order_acquire);
     const ncclResult_t result = made != nullptr ? ncclCommGetAsyncError(made, &state) : ncclSuccess;
     if (result != ncclSuccess) return result;
     if (state != ncclInProgress || Clock::now() > deadline) return state;
@@ -195,7 +195,7 @@ void Session::finalize() noexcept {
   const auto deadline = Clock::now() + options_.finalize_timeout;
   while (!communicators_.empty()) {
     const std::size_t last = communicators_.size() - 1;
-    const ncclComm_t communicator = communicators_[last];
+    ncclComm_t communicator = communicators_[last];
 #ifdef ZEROPLAN_NCCL_WINDOWS
     if (last < windows_.size() && windows_[last] != nullptr) {
       ncclCommWindowDeregister(communicator, static_cast<ncclWindow_t>(windows_[last]));
@@ -221,7 +221,7 @@ void Session::watch(const std::stop_token& stopped) {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
     forget_ended();
-    if (const cudaEvent_t first = running_.empty() ? nullptr : running_.front().ended; first != of) {
+    if (cudaEvent_t first = running_.empty() ? nullptr : running_.front().ended; first != of) {
       of = first;
       since = Clock::time_point::max();
     }

@@ -36,7 +36,7 @@ class Session {
   void issue(std::size_t communicator, const Call& what, program::Stream stream, const Watch& watch,
              const Function& call) {
     const std::lock_guard lock(mutex_);
-    const cudaStream_t on = begin(what, stream, watch);
+    cudaStream_t on = begin(what, stream, watch);
     settle(communicator, call(communicators_[communicator], on), what);
     end(stream, on, watch);
   }
