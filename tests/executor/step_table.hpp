@@ -1,7 +1,7 @@
 #pragma once
 
 #include "executor/norm_parts.hpp"
-#include "tests/executor/kernel_table.hpp"
+#include "tests/executor/norm_table.hpp"
 
 // Cases of the table for data movement and the optimizer step.
 namespace zeroplan::executor::test {
@@ -342,6 +342,9 @@ inline KernelTable kernel_table() {
       if (type != DataType::fp32) continue;
       add("materialized attention in windows, capped, biased",
           [=](Device& d) { check_materialized_attention(d, s, false, false, 331, type); });
+    }
+    for (const std::int64_t hidden : {17, 24}) {
+      add("dropout" + suffix, [=](Device& d) { check_dropout(d, hidden, type); });
     }
     for (const std::int64_t columns : {9, 16}) {
       add("cross-entropy, gradient" + suffix,
