@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <tuple>
 
 #include "executor/device/device.hpp"
 #include "planner/instructions/instruction.hpp"
@@ -24,6 +26,19 @@ static_assert(kFirstStepScalar > static_cast<Elements>(program::Scalar::squared_
 inline constexpr auto kGradientScale = static_cast<program::Scalar>(program::kScalars - 1);
 
 using StepScalars = std::array<float, 4>;
+// Of the buffer: what no kernel writes.
+inline Tensor step_part_of(const Tensor& scalars) {
+  return {scalars.data + static_cast<std::size_t>(kFirstStepScalar) * sizeof(float), scalars.type,
+          std::tuple_size_v<StepScalars>};
+}
+
+// Whether an instruction reads them: the update, and what draws a mask.
+inline bool reads_step(const Kernel& kernel) {
+  using program::Op;
+  const bool draws = kernel.op == Op::dropout_forward ||
+                     (kernel.op == Op::residual_add && static_cast<bool>(kernel.operands[3]));
+  return (draws || kernel.op == Op::optimizer_update) && static_cast<bool>(kernel.scalars);
+}
 
 // From kFirstStepScalar on; the corrections are Adam's (arXiv 1412.6980, Algorithm 1).
 inline StepScalars step_scalars_of(const StepSettings& settings) {

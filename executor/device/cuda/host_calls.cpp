@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "executor/device/cpu/step_functions.hpp"
+#include "executor/step_scalars.hpp"
 #include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cuda {
@@ -19,14 +20,13 @@ bool inside(const Tensor& tensor, const std::vector<std::span<const std::byte>>&
   });
 }
 
-// Calls visit(operand, role) for each, and for the scalars of the settings.
+// Calls visit(operand, role) for each.
 template <class Operands, class Visit>
 void for_each_operand(Operands& kernel, const Visit& visit) {
   const program::InstructionRow& row = program::row_of(kernel.op);
   for (std::size_t i = 0; i < row.operands.size() && row.operands[i].role != program::Role::none; ++i) {
     if (kernel.operands[i]) visit(kernel.operands[i], row.operands[i].role);
   }
-  if (kernel.scalars) visit(kernel.scalars, program::Role::in);
 }
 
 }  // namespace
@@ -57,6 +57,7 @@ bool HostCalls::takes(const Kernel& kernel, const std::vector<std::span<const st
       of_device += round_up(tensor.bytes(), kMirrorAlignment);
     }
   });
+  of_device += round_up(kernel.scalars.bytes(), kMirrorAlignment);
   return any_of_host && of_device <= kMirrorBytes && cpu::step_function_of(kernel.op) != nullptr;
 }
 
@@ -71,6 +72,15 @@ void HostCalls::run(const Kernel& kernel, const std::vector<std::span<const std:
   if (!workers_) workers_ = std::make_unique<cpu::Workers>(threads_);
   Kernel& own = kernels_.emplace_back(kernel);
   std::byte* mirror = mirror_of(stream);
+  if (reads_step(own)) {
+    // The step's own: others may be written by another stream meanwhile.
+    const Tensor step = step_part_of(own.scalars);
+    check(cudaMemcpyAsync(mirror + (step.data - own.scalars.data), step.data,
+                          static_cast<std::size_t>(step.bytes()), cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync");
+    own.scalars.data = mirror;
+    mirror += round_up(own.scalars.bytes(), kMirrorAlignment);
+  }
   std::vector<std::pair<Tensor, std::byte*>> back;
   for_each_operand(own, [&](Tensor& tensor, program::Role role) {
     if (inside(tensor, host_blocks)) return;

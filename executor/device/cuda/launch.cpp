@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "executor/error.hpp"
+#include "executor/step_scalars.hpp"
 #include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cuda {
@@ -14,12 +15,21 @@ OperandRanges::OperandRanges(const Kernel& kernel) {
     const Tensor& tensor = kernel.operands[i];
     if (role == program::Role::none) break;
     if (!tensor) continue;
-    ranges_[count_++] = {tensor.data, tensor.bytes(), role != program::Role::out, role != program::Role::in};
+    const bool reads = role != program::Role::out, writes = role != program::Role::in;
+    if (writes && tensor.data == kernel.scalars.data) {
+      // The step's own are written by nobody.
+      const Tensor step = step_part_of(tensor);
+      const std::byte* end = tensor.data + tensor.bytes();
+      ranges_[count_++] = {tensor.data, step.data - tensor.data, reads, true};
+      ranges_[count_++] = {step.data, step.bytes(), true, false};
+      ranges_[count_++] = {step.data + step.bytes(), end - (step.data + step.bytes()), reads, true};
+      continue;
+    }
+    ranges_[count_++] = {tensor.data, tensor.bytes(), reads, writes};
   }
-  const bool draws = kernel.op == program::Op::dropout_forward ||
-                     (kernel.op == program::Op::residual_add && kernel.operands[3]);
-  if ((draws || kernel.op == program::Op::optimizer_update) && kernel.scalars) {
-    ranges_[count_++] = {kernel.scalars.data, kernel.scalars.bytes(), true, false};
+  if (reads_step(kernel)) {
+    const Tensor step = step_part_of(kernel.scalars);
+    ranges_[count_++] = {step.data, step.bytes(), true, false};
   }
 }
 

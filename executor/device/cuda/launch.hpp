@@ -53,7 +53,7 @@ class OperandRanges {
   operator std::span<const OperandRange>() const { return {ranges_.data(), count_}; }
 
  private:
-  std::array<OperandRange, program::kMaxOperands + 1> ranges_{};
+  std::array<OperandRange, program::kMaxOperands + 3> ranges_{};
   std::size_t count_ = 0;
 };
 
