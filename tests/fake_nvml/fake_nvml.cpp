@@ -11,8 +11,8 @@
 // NOLINTBEGIN(google-runtime-int,readability-identifier-naming): names and types are the interface's
 namespace {
 
-constexpr int kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kDriverNotLoaded = 9, kGpuIsLost = 15,
-              kLibraryMismatch = 18, kVersionMismatch = 25;
+[[maybe_unused]] constexpr int kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kDriverNotLoaded = 9,
+                               kGpuIsLost = 15, kLibraryMismatch = 18, kVersionMismatch = 25;
 constexpr unsigned long long kMiB = 1ULL << 20;
 
 struct Gpu {
@@ -128,10 +128,10 @@ Machine& machine() {
   return now;
 }
 
-// Handles are numbers from 1.
-using Handle = const void*;
-const Gpu& gpu_of(Handle handle) { return machine().gpus.at(reinterpret_cast<std::size_t>(handle) - 1); }
-int index_of(Handle handle) { return static_cast<int>(reinterpret_cast<std::size_t>(handle)) - 1; }
+// Handles point at the GPUs.
+using Handle = const Gpu*;
+const Gpu& gpu_of(Handle handle) { return *handle; }
+int index_of(Handle handle) { return static_cast<int>(handle - machine().gpus.data()); }
 
 int write(char* text, unsigned size, const std::string& value) {
   if (value.size() >= size) return 7;  // insufficient size
@@ -187,7 +187,7 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, Handle* handle) {
   if (index >= machine().gpus.size()) return kInvalidArgument;
   if (static_cast<int>(index) == machine().lost) return kGpuIsLost;
-  *handle = reinterpret_cast<Handle>(std::size_t{index} + 1);
+  *handle = &machine().gpus[index];
   return kSuccess;
 }
 int nvmlDeviceGetName(Handle handle, char* text, unsigned size) {
