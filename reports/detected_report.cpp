@@ -276,7 +276,7 @@ Report detected_report(std::string_view version, const FoundMachine& machine) {
   const Advice advice = advice_for(machine);
   Report report;
   report.data = answer_data(version, machine, advice);
-  report.rows = "gpus";
+  if (!machine.gpus.empty()) report.rows = "gpus";
   report.blocks.emplace_back(Paragraph{host_text(machine.host)});
   if (machine.driver.works) {
     report.blocks.emplace_back(Paragraph{fmt::format("NVIDIA driver {}.", driver_text(machine.driver))});

@@ -8,20 +8,21 @@
 #include <string>
 #include <vector>
 
+// NOLINTBEGIN(google-runtime-int,readability-identifier-naming): names and types are the interface's
 namespace {
 
-constexpr int kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kDriverNotLoaded = 9, kGpuIsLost = 15,
-              kLibraryMismatch = 18, kVersionMismatch = 25;
-constexpr unsigned long long kMiB = 1ULL << 20;  // NOLINT(google-runtime-int): as the interface has it
+[[maybe_unused]] constexpr int kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kDriverNotLoaded = 9,
+                               kGpuIsLost = 15, kLibraryMismatch = 18, kVersionMismatch = 25;
+constexpr unsigned long long kMiB = 1ULL << 20;
 
 struct Gpu {
   const char* name;
-  unsigned long long total, reserved, used;  // NOLINT(google-runtime-int): as the interface has it
+  unsigned long long total, reserved, used;
   int major, minor;
   unsigned power_limit, power;  // mW
   unsigned sm_clock, most_sm_clock, memory_clock, most_memory_clock, bus_bits;
-  unsigned long long reasons;  // NOLINT(google-runtime-int): as the interface has it
-  int mig;                     // -1: cannot be divided
+  unsigned long long reasons;
+  int mig;  // -1: cannot be divided
   unsigned persistence;
   unsigned links, link_speed;  // of each, MB/s
   int remote;                  // at the other end of a link: 0 a GPU, 2 a switch
@@ -127,10 +128,10 @@ Machine& machine() {
   return now;
 }
 
-// Handles are numbers from 1.
-using Handle = const void*;
-const Gpu& gpu_of(Handle handle) { return machine().gpus.at(reinterpret_cast<std::size_t>(handle) - 1); }
-int index_of(Handle handle) { return static_cast<int>(reinterpret_cast<std::size_t>(handle)) - 1; }
+// Handles point at the GPUs.
+using Handle = const Gpu*;
+const Gpu& gpu_of(Handle handle) { return *handle; }
+int index_of(Handle handle) { return static_cast<int>(handle - machine().gpus.data()); }
 
 int write(char* text, unsigned size, const std::string& value) {
   if (value.size() >= size) return 7;  // insufficient size
@@ -149,17 +150,17 @@ struct PciInfo {
   char bus_id[32];
 };
 struct Memory1 {
-  unsigned long long total, free, used;  // NOLINT(google-runtime-int): as the interface has it
+  unsigned long long total, free, used;
 };
 struct Memory2 {
   unsigned version;
-  unsigned long long total, reserved, free, used;  // NOLINT(google-runtime-int): as the interface has it
+  unsigned long long total, reserved, free, used;
 };
 struct Field {
   unsigned id, scope;
-  long long timestamp, latency;  // NOLINT(google-runtime-int): as the interface has it
+  long long timestamp, latency;
   int type, result;
-  unsigned long long value;  // NOLINT(google-runtime-int): a union of eight bytes
+  unsigned long long value;
 };
 
 }  // namespace
@@ -186,7 +187,7 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, Handle* handle) {
   if (index >= machine().gpus.size()) return kInvalidArgument;
   if (static_cast<int>(index) == machine().lost) return kGpuIsLost;
-  *handle = reinterpret_cast<Handle>(std::size_t{index} + 1);
+  *handle = &machine().gpus[index];
   return kSuccess;
 }
 int nvmlDeviceGetName(Handle handle, char* text, unsigned size) {
@@ -223,8 +224,7 @@ int nvmlDeviceGetClockInfo(Handle handle, int type, unsigned* clock) {
 int nvmlDeviceGetMaxClockInfo(Handle handle, int type, unsigned* clock) {
   return put(clock, type == 1 ? gpu_of(handle).most_sm_clock : gpu_of(handle).most_memory_clock);
 }
-int nvmlDeviceGetCurrentClocksThrottleReasons(Handle handle,
-                                              unsigned long long* reasons) {  // NOLINT(google-runtime-int)
+int nvmlDeviceGetCurrentClocksThrottleReasons(Handle handle, unsigned long long* reasons) {
   *reasons = gpu_of(handle).reasons;
   return kSuccess;
 }
@@ -261,8 +261,7 @@ int nvmlDeviceGetMemoryInfo_v2(Handle handle, Memory2* memory) {
   memory->free = gpu.total - gpu.used - gpu.reserved;
   return kSuccess;
 }
-int nvmlDeviceGetCurrentClocksEventReasons(Handle handle,
-                                           unsigned long long* reasons) {  // NOLINT(google-runtime-int)
+int nvmlDeviceGetCurrentClocksEventReasons(Handle handle, unsigned long long* reasons) {
   *reasons = gpu_of(handle).reasons;
   return kSuccess;
 }
@@ -293,3 +292,4 @@ int nvmlDeviceGetP2PStatus(Handle a, Handle b, int capability, int* status) {
 #endif
 
 }  // extern "C"
+// NOLINTEND(google-runtime-int,readability-identifier-naming)

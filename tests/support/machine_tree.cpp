@@ -55,7 +55,7 @@ void MachineTree::add_rdma(const std::string& name, const std::string& address, 
   if (!interface.empty()) add_interface(interface, address, "up", "");
 }
 
-void MachineTree::add_host(int cores_of_socket, long kibibytes) const {
+void MachineTree::add_host(int cores_of_socket, std::int64_t kibibytes) const {
   const int cores = 2 * cores_of_socket;
   for (int cpu = 0; cpu < 2 * cores; ++cpu) {
     const std::string topology = fmt::format("sys/devices/system/cpu/cpu{}/topology/", cpu);

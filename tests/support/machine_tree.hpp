@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "tests/support/command.hpp"
@@ -21,7 +22,7 @@ class MachineTree {
   void add_interface(const std::string& name, const std::string& address, const std::string& state,
                      const std::string& megabits) const;
   // Processors of two sockets with two threads a core, memory and NUMA nodes.
-  void add_host(int cores_of_socket, long kibibytes) const;
+  void add_host(int cores_of_socket, std::int64_t kibibytes) const;
 
  private:
   std::string device_folder(const std::string& address) const;
