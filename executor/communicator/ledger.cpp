@@ -132,6 +132,24 @@ Call message_call(const Tensor& tensor, std::int64_t from, std::int64_t to, std:
   return {.kind = Call::Kind::message, .type = tensor.type, .elements = tensor.elements, .root = from};
 }
 
+Call call_of(const Transfer& transfer, std::int64_t rank, std::int64_t size) {
+  switch (transfer.kind) {
+    case TransferKind::all_reduce:
+      return all_reduce_call(transfer.whole, transfer.reduction);
+    case TransferKind::reduce_scatter:
+      return reduce_scatter_call(transfer.whole, size);
+    case TransferKind::all_gather:
+      return all_gather_call(transfer.own, transfer.whole, rank, size);
+    case TransferKind::broadcast:
+      return broadcast_call(transfer.whole, transfer.other, size);
+    case TransferKind::send:
+      return message_call(transfer.whole, rank, transfer.other, size);
+    case TransferKind::receive:
+      break;
+  }
+  return message_call(transfer.whole, transfer.other, rank, size);
+}
+
 Call gather_call(std::span<const std::byte> own, std::span<std::byte> all, std::int64_t size) {
   if (all.size() != own.size() * static_cast<std::size_t>(size)) {
     throw std::logic_error(
@@ -154,6 +172,24 @@ void enter(Ledger& ledger, TransferKind kind, const Call& call) {
   if (ledger.last.size() == kLastCalls) ledger.last.erase(ledger.last.begin());
   ledger.last.push_back(
       {.sequence = call.sequence, .kind = kind, .elements = call.elements, .type = call.type});
+}
+
+Bytes carried_bytes(TransferKind kind, const Call& call, std::int64_t rank, std::int64_t size) {
+  const Bytes element = program::bytes_of(call.type);
+  switch (kind) {
+    case TransferKind::all_reduce:
+      return 2 * (size - 1) * share_of(call.elements, size, rank).count * element;
+    case TransferKind::reduce_scatter:
+    case TransferKind::all_gather:
+      return (size - 1) * (call.elements / size) * element;
+    case TransferKind::broadcast:
+      return rank == call.root ? 0 : call.elements * element;
+    case TransferKind::send:
+      return 0;
+    case TransferKind::receive:
+      break;
+  }
+  return call.elements * element;
 }
 
 Share share_of(Elements elements, std::int64_t size, std::int64_t rank) {

@@ -47,6 +47,8 @@ Call broadcast_call(const Tensor& whole, std::int64_t root, std::int64_t size);
 
 // Of a message that rank `from` sends to rank `to`.
 Call message_call(const Tensor& tensor, std::int64_t from, std::int64_t to, std::int64_t size);
+// Of a transfer by rank `rank` of `size`: one of the above.
+Call call_of(const Transfer& transfer, std::int64_t rank, std::int64_t size);
 // Of the control plane. They are all_gather and broadcast of bytes, and enter no ledger.
 Call gather_call(std::span<const std::byte> own, std::span<std::byte> all, std::int64_t size);
 Call share_call(std::span<std::byte> data, std::int64_t root, std::int64_t size);
@@ -54,6 +56,9 @@ Call share_call(std::span<std::byte> data, std::int64_t root, std::int64_t size)
 // Enters a call that moves data: adds to its total (whole vectors: elements x type size) and to the last
 // calls.
 void enter(Ledger& ledger, TransferKind kind, const Call& call);
+
+// What a rank carries of a call (Moved) where it takes its part of a ring's work.
+Bytes carried_bytes(TransferKind kind, const Call& call, std::int64_t rank, std::int64_t size);
 
 // Rank `rank`'s share of a vector of any length: shares are in the order of ranks, differ by at most
 // kShareAlignment elements and may be empty.

@@ -104,6 +104,7 @@ class KernelHarness {
     const Bytes bytes = tensor.bytes() + kFenceBytes;
     tensor.data = device_.allocate(bytes, program::Space::device);
     blocks_.emplace_back(tensor.data, bytes);
+    set_raw(tensor, 0);
     set_raw(fence_of(blocks_.back()), kUntouched);
     return tensor;
   }

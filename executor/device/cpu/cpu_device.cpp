@@ -10,11 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
-#include <type_traits>
 #include <utility>
 
-#include "executor/device/cpu/kernels.hpp"
-#include "executor/device/cpu/operands.hpp"
+#include "executor/device/cpu/execute.hpp"
 #include "executor/device/cpu/streams.hpp"
 #include "executor/device/cpu/vector_level.hpp"
 #include "executor/error.hpp"
@@ -35,100 +33,6 @@ int checked_threads(int threads) {
 std::size_t mapped_bytes(Bytes bytes) { return static_cast<std::size_t>(std::max<Bytes>(1, bytes)); }
 
 constexpr Bytes kLeastForHugePages = 16 * kMiB;
-
-using Function = void (*)(const Kernel& kernel, cpu::Workers& workers);
-
-// A kernel takes what it needs of its settings and its threads.
-template <auto kernel_function>
-void call(const Kernel& kernel, cpu::Workers& workers) {
-  constexpr auto kFunction = kernel_function;
-  using Type = decltype(kernel_function);
-  static const StepSettings defaults;
-  const StepSettings& settings = kernel.settings != nullptr ? *kernel.settings : defaults;
-  if constexpr (std::is_invocable_v<Type, const Kernel&, const StepSettings&, cpu::Workers&>) {
-    kFunction(kernel, settings, workers);
-  } else if constexpr (std::is_invocable_v<Type, const Kernel&, cpu::Workers&>) {
-    (void)settings;
-    kFunction(kernel, workers);
-  } else {
-    kFunction(kernel, settings);
-  }
-}
-
-// nullptr: this device does not have the instruction.
-Function function_of(Op op) {
-  switch (op) {
-    case Op::fill_zero:
-      return call<cpu::fill_zero>;
-    case Op::copy:
-    case Op::copy_to_host:
-    case Op::copy_to_device:
-      return call<cpu::copy>;
-    case Op::accumulate:
-    case Op::accumulate_host:
-      return call<cpu::accumulate>;
-    case Op::embedding_forward:
-      return call<cpu::embedding_forward>;
-    case Op::embedding_backward:
-      return call<cpu::embedding_backward>;
-    case Op::norm_forward:
-      return call<cpu::norm_forward>;
-    case Op::norm_backward:
-      return call<cpu::norm_backward>;
-    case Op::matmul:
-      return call<cpu::matmul>;
-    case Op::matmul_input_gradient:
-      return call<cpu::matmul_input_gradient>;
-    case Op::matmul_weight_gradient:
-      return call<cpu::matmul_weight_gradient>;
-    case Op::rotary_forward:
-      return call<cpu::rotary_forward>;
-    case Op::rotary_backward:
-      return call<cpu::rotary_backward>;
-    case Op::attention_forward:
-      return call<cpu::attention_forward>;
-    case Op::attention_row_dot:
-      return call<cpu::attention_row_dot>;
-    case Op::attention_backward:
-      return call<cpu::attention_backward>;
-    case Op::attention_scores:
-      return call<cpu::attention_scores>;
-    case Op::softmax_forward:
-      return call<cpu::softmax_forward>;
-    case Op::attention_values:
-      return call<cpu::attention_values>;
-    case Op::attention_values_backward:
-      return call<cpu::attention_values_backward>;
-    case Op::softmax_backward:
-      return call<cpu::softmax_backward>;
-    case Op::attention_scores_backward:
-      return call<cpu::attention_scores_backward>;
-    case Op::activation_forward:
-      return call<cpu::activation_forward>;
-    case Op::activation_backward:
-      return call<cpu::activation_backward>;
-    case Op::residual_add:
-      return call<cpu::residual_add>;
-    case Op::cross_entropy_maximum:
-      return call<cpu::cross_entropy_maximum>;
-    case Op::cross_entropy_exponent:
-      return call<cpu::cross_entropy_exponent>;
-    case Op::cross_entropy_loss:
-      return call<cpu::cross_entropy_loss>;
-    case Op::cross_entropy_backward:
-      return call<cpu::cross_entropy_backward>;
-    case Op::gradient_norm:
-      return call<cpu::gradient_norm>;
-    case Op::gradient_to_fp32:
-      return call<cpu::gradient_to_fp32>;
-    case Op::optimizer_update:
-      return call<cpu::optimizer_update>;
-    case Op::scale_update:
-      return call<cpu::scale_update>;
-    default:
-      return nullptr;
-  }
-}
 
 class CpuDevice final : public Device {
  public:
@@ -170,7 +74,7 @@ class CpuDevice final : public Device {
     return {.host_reaches_memory = true, .runs_beside = true};
   }
 
-  bool executes(Op op) const override { return function_of(op) != nullptr; }
+  bool executes(Op op) const override { return cpu::executes(op); }
 
   void upload(std::byte* to, std::span<const std::byte> from, program::Stream stream) override {
     if (cpu::Streams::has_thread(stream)) synchronize();
@@ -218,11 +122,7 @@ class CpuDevice final : public Device {
 };
 
 void CpuDevice::run(void* workers, const void* kernel) {
-  const auto& launch = *static_cast<const Kernel*>(kernel);
-  const Function function = function_of(launch.op);
-  if (function == nullptr) cpu::refuse(launch, "this device does not have the instruction");
-  cpu::check_operands(launch);
-  function(launch, *static_cast<cpu::Workers*>(workers));
+  cpu::execute(*static_cast<const Kernel*>(kernel), *static_cast<cpu::Workers*>(workers));
 }
 
 }  // namespace

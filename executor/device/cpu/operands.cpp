@@ -1,42 +1,16 @@
 #include "executor/device/cpu/operands.hpp"
 
-#include <fmt/format.h>
-
 #include "executor/device/cpu/wide.hpp"
-#include "executor/error.hpp"
+#include "executor/device/operand_checks.hpp"
 #include "executor/half_arrays.hpp"
-#include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cpu {
 
 using program::DataType;
 
-void refuse(const Kernel& kernel, const std::string& reason) {
-  throw DeviceError(fmt::format("cpu device: {}: {}", program::name_of(kernel.op), reason));
-}
+void refuse(const Kernel& kernel, const std::string& reason) { refuse_kernel("cpu", kernel, reason); }
 
-void check_operands(const Kernel& kernel) {
-  const program::InstructionRow& row = program::row_of(kernel.op);
-  const program::Shape shape{kernel.dims, kernel.extra, kernel.iteration};
-  for (std::size_t i = 0; i < row.operands.size(); ++i) {
-    const program::OperandRow& operand = row.operands[i];
-    if (operand.role == program::Role::none) return;
-    const Tensor& tensor = kernel.operands[i];
-    if (!tensor) {
-      if (operand.is_optional) continue;
-      refuse(kernel, fmt::format("operand {} ({}) is missing", i, operand.name));
-    }
-    const Elements least = operand.extent(shape);
-    if (tensor.elements < least) {
-      refuse(kernel, fmt::format("operand {} ({}) has {} elements where {} are needed", i, operand.name,
-                                 tensor.elements, least));
-    }
-    if (!program::allows(operand.types, tensor.type)) {
-      refuse(kernel, fmt::format("operand {} ({}) is {}, expected {}", i, operand.name,
-                                 program::name_of(tensor.type), program::text_of(operand.types)));
-    }
-  }
-}
+void check_operands(const Kernel& kernel) { check_operands_of("cpu", kernel); }
 
 float& scalar(const Tensor& scalars, program::Scalar which) {
   return scalars.as<float>()[static_cast<std::size_t>(which)];

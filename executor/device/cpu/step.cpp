@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
 #include "executor/device/cpu/wide.hpp"
-#include "executor/norm_parts.hpp"
-#include "executor/step_scalars.hpp"
+#include "executor/device/step_rules.hpp"
 
 namespace zeroplan::executor::cpu {
 
@@ -36,8 +34,6 @@ double sum_of_squares(const Tensor& tensor, Elements begin, Elements end, Worker
   return total;
 }
 
-constexpr float kSmallestScale = 1, kLargestScale = 16777216;
-
 }  // namespace
 
 void gradient_norm(const Kernel& kernel, Workers& workers) {
@@ -45,17 +41,9 @@ void gradient_norm(const Kernel& kernel, Workers& workers) {
   const Elements distinct = std::min(kernel.dims[1], elements);
   const Tensor& gradient = kernel.operands[0];
   const Tensor& scalars = kernel.operands[1];
-  const double scale = scalar(scalars, Scalar::loss_scale);
   const double own = sum_of_squares(gradient, 0, distinct, workers);
   const double replicated = sum_of_squares(gradient, distinct, elements, workers);
-  const double counted = (own + (kernel.counts_replicated ? replicated : 0)) / (scale * scale);
-  if (std::isfinite(own + replicated) && counted <= std::numeric_limits<float>::max()) {
-    float* parts = &scalar(scalars, Scalar::norm_parts);
-    const NormParts sum = norm_parts(squared_norm(parts) + counted);
-    std::copy(sum.begin(), sum.end(), parts);
-  } else {
-    scalar(scalars, Scalar::overflow) += 1;
-  }
+  count_norm(scalars.as<float>().data(), own, replicated, kernel.counts_replicated);
 }
 
 void gradient_to_fp32(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
@@ -64,9 +52,7 @@ void gradient_to_fp32(const Kernel& kernel, const StepSettings& settings, Worker
   const Tensor& gradient = kernel.operands[0];
   const Tensor& scalars = kernel.operands[1];
   const Tensor& out = kernel.operands[2];
-  const float norm = std::sqrt(scalar(scalars, Scalar::squared_norm));
-  float factor = 1.0F / scalar(scalars, kGradientScale);
-  if (settings.clip_norm > 0) factor *= std::min(1.0F, settings.clip_norm / (norm + 1e-6F));
+  const float factor = gradient_factor(scalars.as<float>().data(), settings.clip_norm);
   const bool skip = scalar(scalars, Scalar::overflow) > 0;
   over_blocks(workers, count, [&](Elements offset, Elements part, Scratch& scratch) {
     float* to = begin_write(out, offset, part, scratch);
@@ -84,23 +70,7 @@ void gradient_to_fp32(const Kernel& kernel, const StepSettings& settings, Worker
 }
 
 void scale_update(const Kernel& kernel, const StepSettings& settings) {
-  const Tensor& scalars = kernel.operands[0];
-  float& scale = scalar(scalars, Scalar::loss_scale);
-  float& good_steps = scalar(scalars, Scalar::good_steps);
-  scalar(scalars, kGradientScale) = scale;
-  scalar(scalars, Scalar::squared_norm) =
-      static_cast<float>(squared_norm(&scalar(scalars, Scalar::norm_parts)));
-  scalar(scalars, Scalar::steps) += 1;
-  if (scalar(scalars, Scalar::overflow) > 0) {
-    good_steps = 0;
-    if (settings.dynamic_loss_scale) scale = std::max(kSmallestScale, scale / 2);
-    return;
-  }
-  good_steps += 1;
-  if (settings.dynamic_loss_scale && good_steps >= static_cast<float>(settings.scale_window)) {
-    scale = std::min(kLargestScale, scale * 2);
-    good_steps = 0;
-  }
+  update_scale(kernel.operands[0].as<float>().data(), settings.dynamic_loss_scale, settings.scale_window);
 }
 
 }  // namespace zeroplan::executor::cpu

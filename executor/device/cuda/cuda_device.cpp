@@ -1,0 +1,232 @@
+#include "executor/device/cuda/cuda_device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "executor/device/cuda/card.hpp"
+#include "executor/device/cuda/cuda_streams.hpp"
+#include "executor/device/cuda/dispatch.hpp"
+#include "executor/device/cuda/host_calls.hpp"
+#include "executor/device/cuda/upload_ring.hpp"
+#include "executor/device/cuda/watches.hpp"
+#include "executor/device/operand_checks.hpp"
+#include "executor/error.hpp"
+
+namespace zeroplan::executor {
+
+namespace {
+
+using program::Space;
+using program::Stream;
+
+// So often the issuing thread looks at what is done.
+constexpr std::uint64_t kIssuesPerLook = 64;
+constexpr std::chrono::microseconds kBetweenLooks{20};
+
+class CudaDevice final : public Device, public CudaStreams {
+ public:
+  explicit CudaDevice(const CudaOptions& options)
+      : card_(cuda::open_card(options.ordinal)),
+        host_calls_(options.threads, failure_),
+        product_workspace_(cuda::allocate_device(cuda::Products::workspace_bytes(card_.sm))),
+        products_(product_workspace_.get(), cuda::Products::workspace_bytes(card_.sm)) {
+    int least = 0, greatest = 0;
+    cuda::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      const auto stream = static_cast<Stream>(i);
+      const bool urgent = stream == Stream::communication || stream == Stream::tensor;
+      streams_[i] = cuda::make_stream(urgent ? greatest : least);
+    }
+  }
+
+  ~CudaDevice() override { drain(); }
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  std::string name() const override {
+    return fmt::format("cuda:{} ({}, compute capability {}.{})", card_.ordinal, card_.name, card_.sm / 10,
+                       card_.sm % 10);
+  }
+  std::string note() const override {
+    if (card_.clock_khz == 0) return {};
+    return fmt::format("The GPU's highest clock is {} MHz.", card_.clock_khz / 1000);
+  }
+  DeviceCapabilities capabilities() const override {
+    return {.host_reaches_memory = false, .runs_beside = true};
+  }
+  bool executes(program::Op op) const override { return cuda::executes(op); }
+
+  std::byte* allocate(Bytes bytes, Space space) override;
+  void deallocate(std::byte* block, Bytes bytes, Space space) override;
+  void upload(std::byte* to, std::span<const std::byte> from, Stream stream) override;
+  void download(std::span<std::byte> to, const std::byte* from) override;
+  void execute(const Kernel& kernel, Stream stream, const Watch& watch) override;
+  void run_on_host(Stream stream, const HostWork& work, const Watch& watch) override;
+
+  Event make_event() override {
+    events_.push_back(cuda::make_event(false));
+    return static_cast<Event>(events_.size() - 1);
+  }
+  void record(Event event, Stream stream) override {
+    cuda::check(cudaEventRecord(events_[event].get(), of(stream)), "cudaEventRecord");
+  }
+  void wait(Stream stream, Event event, double* held) override;
+  void synchronize() override;
+  void drain() noexcept override;
+
+  Flops product_flops() const override { return products_.flops() + host_calls_.product_flops(); }
+  Bytes workspace_bytes() const override {
+    return cuda::Products::workspace_bytes(card_.sm) +
+           static_cast<Bytes>(workspaces_.size()) * cuda::kKernelWorkspace;
+  }
+
+  cudaStream_t start(Stream stream, const Watch& watch) override;
+  void finish(Stream stream, const Watch& watch) override;
+  void fail(std::exception_ptr failure) override { failure_.note(std::move(failure)); }
+  int ordinal() const override { return card_.ordinal; }
+
+ private:
+  cudaStream_t of(Stream stream) const { return streams_[static_cast<std::size_t>(stream)].get(); }
+  cuda::Launcher launcher(Stream stream);
+  // The calling thread's device of CUDA is this one from here on.
+  void use() const { cuda::check(cudaSetDevice(card_.ordinal), "cudaSetDevice"); }
+  // Until nothing runs any more; what went wrong instead.
+  cudaError_t finish_all();
+
+  cuda::Card card_;
+  cuda::Failure failure_;
+  std::array<cuda::StreamHandle, program::kStreams> streams_;
+  cuda::StreamHandle downloads_ = cuda::make_stream(0);
+  std::vector<cuda::EventHandle> events_;
+  cuda::Watches watches_;
+  std::uint64_t issued_ = 0;
+  cuda::UploadRing uploads_;
+  cuda::HostCalls host_calls_;
+  std::vector<std::span<const std::byte>> host_blocks_;
+  cuda::DeviceMemory product_workspace_;
+  cuda::Products products_;
+  std::map<Stream, cuda::DeviceMemory> workspaces_;  // of the streams that ran kernels
+};
+
+std::byte* CudaDevice::allocate(Bytes bytes, Space space) {
+  if (bytes < 0) throw DeviceError(fmt::format("cuda device: cannot allocate {} bytes", bytes));
+  use();
+  if (space == Space::device) return cuda::allocate_device(bytes).release();
+  std::byte* block = cuda::allocate_pinned(bytes).release();
+  host_blocks_.emplace_back(block, static_cast<std::size_t>(std::max<Bytes>(1, bytes)));
+  return block;
+}
+
+void CudaDevice::deallocate(std::byte* block, Bytes, Space space) {
+  (void)cudaSetDevice(card_.ordinal);
+  if (space == Space::device) {
+    (void)cudaFree(block);
+    return;
+  }
+  std::erase_if(host_blocks_, [&](const auto& known) { return known.data() == block; });
+  (void)cudaFreeHost(block);
+}
+
+void CudaDevice::upload(std::byte* to, std::span<const std::byte> from, Stream stream) {
+  use();
+  uploads_.upload(to, from, of(stream));
+}
+
+void CudaDevice::download(std::span<std::byte> to, const std::byte* from) {
+  use();
+  uploads_.hold(downloads_.get());
+  cuda::check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDefault, downloads_.get()),
+              "cudaMemcpyAsync");
+  cuda::check(cudaStreamSynchronize(downloads_.get()), "cudaStreamSynchronize");
+}
+
+cuda::Launcher CudaDevice::launcher(Stream stream) {
+  cuda::DeviceMemory& workspace = workspaces_[stream];
+  if (!workspace) workspace = cuda::allocate_device(cuda::kKernelWorkspace);
+  return {.stream = of(stream),
+          .multiprocessors = card_.multiprocessors,
+          .sm = card_.sm,
+          .workspace = workspace.get(),
+          .workspace_bytes = cuda::kKernelWorkspace};
+}
+
+cudaStream_t CudaDevice::start(Stream stream, const Watch& watch) {
+  failure_.rethrow();
+  use();
+  if (++issued_ % kIssuesPerLook == 0) watches_.look();
+  watches_.begin(stream, of(stream), watch);
+  return of(stream);
+}
+
+void CudaDevice::finish(Stream stream, const Watch& watch) { watches_.end(stream, of(stream), watch); }
+
+void CudaDevice::execute(const Kernel& kernel, Stream stream, const Watch& watch) {
+  check_operands_of("cuda", kernel);
+  const cudaStream_t on = start(stream, watch);
+  if (cuda::HostCalls::takes(kernel, host_blocks_)) {
+    host_calls_.run(kernel, host_blocks_, on);
+  } else {
+    cuda::dispatch(kernel, launcher(stream), products_);
+  }
+  finish(stream, watch);
+}
+
+void CudaDevice::run_on_host(Stream stream, const HostWork& work, const Watch& watch) {
+  host_calls_.run(work, start(stream, watch));
+  finish(stream, watch);
+}
+
+void CudaDevice::wait(Stream stream, Event event, double* held) {
+  watches_.begin_wait(stream, of(stream), held);
+  cuda::check(cudaStreamWaitEvent(of(stream), events_[event].get(), 0), "cudaStreamWaitEvent");
+  watches_.end_wait(stream, of(stream), held);
+}
+
+cudaError_t CudaDevice::finish_all() {
+  for (const cuda::StreamHandle& stream : streams_) {
+    while (true) {
+      const cudaError_t state = cudaStreamQuery(stream.get());
+      if (state == cudaSuccess) break;
+      if (state != cudaErrorNotReady) return state;
+      watches_.look();
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+  }
+  return cudaSuccess;
+}
+
+void CudaDevice::synchronize() {
+  use();
+  const cudaError_t error = finish_all();
+  if (error == cudaSuccess && !failure_.any()) {
+    watches_.settle();
+    host_calls_.forget();
+    return;
+  }
+  watches_.fail();
+  failure_.rethrow();
+  cuda::check(error, "an instruction failed");
+}
+
+void CudaDevice::drain() noexcept {
+  (void)cudaSetDevice(card_.ordinal);
+  for (const cuda::StreamHandle& stream : streams_) (void)cudaStreamSynchronize(stream.get());
+  (void)cudaGetLastError();
+  watches_.forget();
+  host_calls_.forget();
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
+  return std::make_unique<CudaDevice>(options);
+}
+
+}  // namespace zeroplan::executor

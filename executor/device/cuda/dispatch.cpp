@@ -1,0 +1,111 @@
+#include "executor/device/cuda/dispatch.hpp"
+
+#include "executor/device/cuda/checks.hpp"
+#include "executor/device/cuda/kernels.hpp"
+#include "executor/device/cuda/kernels/column_sums.hpp"
+
+namespace zeroplan::executor::cuda {
+
+using program::Op;
+
+namespace {
+
+using Entry = void (*)(const Kernel& kernel, const Launcher& launcher);
+
+// nullptr: a product, or none of this device's.
+Entry entry_of(Op op) {
+  switch (op) {
+    case Op::fill_zero:
+      return fill_zero;
+    case Op::copy:
+    case Op::copy_to_host:
+    case Op::copy_to_device:
+      return copy;
+    case Op::accumulate:
+    case Op::accumulate_host:
+      return accumulate;
+    case Op::embedding_forward:
+      return embedding_forward;
+    case Op::embedding_backward:
+      return embedding_backward;
+    case Op::norm_forward:
+      return norm_forward;
+    case Op::norm_backward:
+      return norm_backward;
+    case Op::rotary_forward:
+      return rotary_forward;
+    case Op::rotary_backward:
+      return rotary_backward;
+    case Op::attention_forward:
+      return attention_forward;
+    case Op::attention_row_dot:
+      return attention_row_dot;
+    case Op::attention_backward:
+      return attention_backward;
+    case Op::attention_scores:
+      return attention_scores;
+    case Op::softmax_forward:
+      return softmax_forward;
+    case Op::attention_values:
+      return attention_values;
+    case Op::attention_values_backward:
+      return attention_values_backward;
+    case Op::softmax_backward:
+      return softmax_backward;
+    case Op::attention_scores_backward:
+      return attention_scores_backward;
+    case Op::activation_forward:
+      return activation_forward;
+    case Op::activation_backward:
+      return activation_backward;
+    case Op::residual_add:
+      return residual_add;
+    case Op::cross_entropy_maximum:
+      return cross_entropy_maximum;
+    case Op::cross_entropy_exponent:
+      return cross_entropy_exponent;
+    case Op::cross_entropy_loss:
+      return cross_entropy_loss;
+    case Op::cross_entropy_backward:
+      return cross_entropy_backward;
+    case Op::gradient_norm:
+      return gradient_norm;
+    case Op::gradient_to_fp32:
+      return gradient_to_fp32;
+    case Op::optimizer_update:
+      return optimizer_update;
+    case Op::scale_update:
+      return scale_update;
+    default:
+      return nullptr;
+  }
+}
+
+bool is_product(Op op) {
+  return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
+}
+
+}  // namespace
+
+bool executes(Op op) { return entry_of(op) != nullptr || is_product(op); }
+
+void dispatch(const Kernel& kernel, const Launcher& launcher, Products& products) {
+  if (const Entry entry = entry_of(kernel.op)) return entry(kernel, launcher);
+  const auto& [first, second, third, fourth, fifth, sixth] = kernel.operands;
+  switch (kernel.op) {
+    case Op::matmul:
+      if (!products.matmul(kernel, launcher.stream) && third)
+        refuse(kernel, "its bias and its result have different types");
+      return;
+    case Op::matmul_input_gradient:
+      return products.matmul_input_gradient(kernel, launcher.stream);
+    case Op::matmul_weight_gradient:
+      products.matmul_weight_gradient(kernel, launcher.stream);
+      if (fourth) add_column_sums(kernel, launcher, first, kernel.dims[0], kernel.dims[1], fourth);
+      return;
+    default:
+      refuse(kernel, "this device does not have the instruction");
+  }
+}
+
+}  // namespace zeroplan::executor::cuda

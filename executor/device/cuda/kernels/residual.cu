@@ -1,0 +1,45 @@
+#include "executor/device/cuda/checks.hpp"
+#include "executor/device/cuda/kernels.hpp"
+#include "executor/device/cuda/kernels/reals.cuh"
+
+namespace zeroplan::executor::cuda {
+
+namespace {
+
+// A block has a tile of a token's row.
+template <bool kVectors>
+__global__ void __launch_bounds__(kFlatThreads)
+    add_residual(Tiles tiles, bool aligned_bias, Reals branch, Reals bias, Reals residual, Reals out) {
+  const Index offset = tiles.row() * tiles.width;
+  const auto at = tiles.template at<kVectors>();
+  const auto fetched_branch = fetch(branch, offset, at);
+  const auto fetched_residual = fetch(residual, offset, at);
+  float sum[kEight];
+  float before[kEight];
+  float shift[kEight] = {};
+  if (bias.data != nullptr) read_parameters(bias, aligned_bias, 0, at, shift);
+  unpack(fetched_branch, branch, sum);
+  unpack(fetched_residual, residual, before);
+  ZEROPLAN_UNROLL
+  for (int i = 0; i < kEight; ++i) sum[i] = sum[i] + shift[i] + before[i];
+  write(out, offset, at, sum);
+}
+
+}  // namespace
+
+void residual_add(const Kernel& kernel, const Launcher& launcher) {
+  const Elements hidden = kernel.dims[1];
+  const Tensor& branch = kernel.operands[0];
+  const Tensor& bias = kernel.operands[1];
+  const Tensor& residual = kernel.operands[2];
+  const Tensor& out = kernel.operands[4];
+  if (kernel.operands[3]) refuse(kernel, "dropout is not there");
+  const Tiles tiles = tiles_of(hidden);
+  with_vectors(hidden % kEight == 0 && are_aligned(branch, residual, out), [&](auto vectors) {
+    launch<add_residual<vectors()>>(launcher.stream, shape_of(tiles, kernel.dims[0]), OperandRanges(kernel),
+                                    tiles, is_aligned(bias), reals(branch), reals(bias), reals(residual),
+                                    reals(out));
+  });
+}
+
+}  // namespace zeroplan::executor::cuda

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "executor/device/device.hpp"
+
+namespace zeroplan::executor::cuda {
+
+// D = scale op(A) op(B), or that added to D, as cuBLASLt understands it: matrices lie column by column, op(A) is
+// rows x depth, op(B) depth x columns, D rows x columns. A row-major matrix is its own transpose here.
+struct Product {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  bool a_transposed = false, b_transposed = false;
+  std::int64_t a_leading = 0, b_leading = 0, d_leading = 0;  // elements from a column to the next
+  program::DataType factors = program::DataType::fp32, result = program::DataType::fp32;
+  bool adds = false;         // to what is in D
+  bool has_bias = false;     // `rows` elements of the result's type, added to each column
+  std::int64_t batches = 1;  // products of the same shape, whose matrices are so many elements apart
+  std::int64_t a_stride = 0, b_stride = 0, d_stride = 0;
+
+  auto operator<=>(const Product&) const = default;
+};
+
+// Products of a device by cuBLASLt. Sums are formed in fp32 and rounded once, also where the depth is divided; fp32 factors
+// are multiplied as they are, not as TF32. A shape's descriptors and algorithm are kept from its first call on, so later
+// calls look them up only and a graph may capture them. One thread calls.
+class Products {
+ public:
+  // What NVIDIA advises to give cuBLAS (cuBLAS documentation, cublasSetWorkspace): 32 MiB from Hopper on, 4 MiB
+  // before. `compute_capability`: 10 major + minor.
+  static Bytes workspace_bytes(int compute_capability);
+
+  // `workspace` is workspace_bytes() of the device's memory, for one stream at a time; it is not owned.
+  // Throws DeviceError.
+  Products(std::byte* workspace, Bytes workspace_bytes);
+
+  // As executor/device/cpu means them; dims {m, n, k}. matmul() adds the bias where its type is the result's, and
+  // says whether it did. The gradient of a bias is left to the caller.
+  bool matmul(const Kernel& kernel, cudaStream_t stream);
+  void matmul_input_gradient(const Kernel& kernel, cudaStream_t stream);
+  void matmul_weight_gradient(const Kernel& kernel, cudaStream_t stream);
+
+  // Any other. `name` is the instruction's, for messages. Throws DeviceError, with the shape, where cuBLASLt has no algorithm
+  // for it or refuses it.
+  struct Operands {
+    const std::byte* a = nullptr;
+    const std::byte* b = nullptr;
+    const std::byte* bias = nullptr;
+    std::byte* d = nullptr;
+  };
+  void run(std::string_view name, const Product& product, const Operands& operands, float scale,
+           cudaStream_t stream);
+
+  // 2 rows columns depth of every product that was issued. Any thread may ask.
+  Flops flops() const { return flops_.load(std::memory_order_relaxed); }
+
+ private:
+  template <auto destroy>
+  struct Destroy {
+    template <class Handle>
+    void operator()(Handle* handle) const {
+      destroy(handle);
+    }
+  };
+  using Library = std::unique_ptr<cublasLtContext, Destroy<cublasLtDestroy>>;
+  using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy<cublasLtMatmulDescDestroy>>;
+  using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy<cublasLtMatrixLayoutDestroy>>;
+  struct Plan {
+    Description description;
+    Layout a, b, d;
+    cublasLtMatmulAlgo_t algorithm{};
+  };
+  // Bytes of a, b, d and the bias that their addresses are multiples of, up to 256.
+  using Alignments = std::array<std::uint32_t, 4>;
+  using Key = std::pair<Product, Alignments>;
+
+  Plan make_plan(std::string_view name, const Product& product, const Alignments& alignments,
+                 const std::byte* bias) const;
+
+  Library library_;
+  std::byte* workspace_;
+  Bytes workspace_bytes_;
+  std::map<Key, Plan> plans_;
+  std::atomic<Flops> flops_ = 0;
+};
+
+}  // namespace zeroplan::executor::cuda

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "executor/device/cuda/kernel_code.cuh"
+
+#if defined(ZEROPLAN_EMULATED)
+#include <source_location>
+
+#include "block/tensor_core.hpp"
+#endif
+
+// Instructions of sm_80 and up that C++ has no words for, each with a body for the host. PTX ISA 8.0: "mma.m16n8k16",
+// "ldmatrix", "cp.async". A warp calls them as a whole. On older devices they must not be reached.
+namespace zeroplan::executor::cuda {
+
+#if defined(ZEROPLAN_EMULATED)
+
+inline void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, bf16,
+                     const std::source_location& where = std::source_location::current()) {
+  emulation::multiply_16x8x16<float_from_bf16>(c, a, b0, b1, where);
+}
+inline void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, fp16,
+                     const std::source_location& where = std::source_location::current()) {
+  emulation::multiply_16x8x16<float_from_fp16>(c, a, b0, b1, where);
+}
+inline void load_matrices(std::uint32_t (&to)[4], const void* row,
+                          const std::source_location& where = std::source_location::current()) {
+  emulation::load_matrices<false>(to, row, where);
+}
+inline void load_matrices_transposed(std::uint32_t (&to)[4], const void* row,
+                                     const std::source_location& where = std::source_location::current()) {
+  emulation::load_matrices<true>(to, row, where);
+}
+inline void start_copy(void* to_shared, const void* from, bool is_there) {
+  if (reinterpret_cast<std::uintptr_t>(to_shared) % 16 != 0 ||
+      reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
+    emulation::fail("cp.async of 16 bytes that are not at a multiple of 16");
+  }
+  emulation::start_copy(to_shared, from, is_there ? 16 : 0, is_there ? 0 : 16);
+}
+inline void end_copy_group() { emulation::end_copy_group(); }
+template <int groups_left>
+void wait_for_copies() {
+  emulation::wait_for_copies(groups_left);
+}
+inline float exp2_of(float x) { return std::exp2(x); }
+
+#else
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define ZEROPLAN_SM80(statement) __trap()
+#else
+#define ZEROPLAN_SM80(statement) statement
+#endif
+
+// c += a b: a {16, 16}, b {16, 8} of 16-bit elements, c {16, 8} in fp32. Lane l has rows l / 4 and l / 4 + 8, columns
+// 2 (l % 4) and the next of c.
+__device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                         std::uint32_t b1, bf16) {
+  ZEROPLAN_SM80(
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                   "{%8, %9}, {%0, %1, %2, %3};"
+                   : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+}
+__device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                         std::uint32_t b1, fp16) {
+  ZEROPLAN_SM80(
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+                   "{%8, %9}, {%0, %1, %2, %3};"
+                   : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
+}
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+// Four matrices {8, 8} of 16-bit elements; lanes 8 i to 8 i + 7 say where the rows of matrix i are, on multiples of 16
+// bytes. Lane l gets row l / 4, columns 2 (l % 4) and the next of each, transposed the other way round.
+__device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], const void* row) {
+  ZEROPLAN_SM80(asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                             : "r"(shared_address(row))));
+}
+__device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&to)[4], const void* row) {
+  ZEROPLAN_SM80(asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                             : "r"(shared_address(row))));
+}
+// 16 bytes into shared memory, past the registers; zeros where they are not there. `from` must be an address that could
+// be read all the same.
+__device__ __forceinline__ void start_copy(void* to_shared, const void* from, bool is_there) {
+  ZEROPLAN_SM80(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+                             "l"(__cvta_generic_to_global(from)), "r"(is_there ? 16 : 0)));
+}
+__device__ __forceinline__ void end_copy_group() { ZEROPLAN_SM80(asm volatile("cp.async.commit_group;")); }
+// This thread's copies but those of the last `groups_left` groups have come; other threads see them behind a barrier.
+template <int groups_left>
+__device__ __forceinline__ void wait_for_copies() {
+  ZEROPLAN_SM80(asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory"));
+}
+// 2^x, 0 below 2^-126; relative error 2^-22 (PTX ISA, "ex2").
+__device__ __forceinline__ float exp2_of(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+#endif
+
+}  // namespace zeroplan::executor::cuda
