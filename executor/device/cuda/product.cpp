@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "executor/device/cuda/kernels/bias.hpp"
+#include "executor/device/cuda/kernels/column_sums.hpp"
 #include "executor/error.hpp"
 
 namespace zeroplan::executor::cuda {
@@ -60,8 +63,7 @@ Bytes Products::workspace_bytes(int compute_capability) {
   return compute_capability >= 90 ? 32 * kMiB : 4 * kMiB;
 }
 
-Products::Products(std::byte* workspace, Bytes workspace_bytes)
-    : workspace_(workspace), workspace_bytes_(workspace_bytes) {
+Products::Products() {
   cublasLtHandle_t library = nullptr;
   const cublasStatus_t status = cublasLtCreate(&library);
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -71,7 +73,8 @@ Products::Products(std::byte* workspace, Bytes workspace_bytes)
 }
 
 Products::Plan Products::make_plan(std::string_view name, const Product& product,
-                                   const Alignments& alignments, const std::byte* bias) const {
+                                   const Alignments& alignments, const std::byte* bias,
+                                   Bytes workspace_bytes) const {
   const auto checked = [&](cublasStatus_t status, std::string_view what) {
     check(status, name, product, what);
   };
@@ -119,7 +122,7 @@ Products::Plan Products::make_plan(std::string_view name, const Product& product
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     set(cublasLtMatmulPreferenceSetAttribute, made, attribute, value, name, product);
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes_));
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes));
   // Where the depth is divided, its parts are added in fp32 and not in a 16-bit result.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[0]);
@@ -138,14 +141,21 @@ Products::Plan Products::make_plan(std::string_view name, const Product& product
 }
 
 void Products::run(std::string_view name, const Product& product, const Operands& operands, float scale,
-                   cudaStream_t stream) {
+                   const Launcher& launcher) {
+  const Bytes workspace = workspace_bytes(launcher.sm);
+  if (launcher.workspace_bytes < workspace) {
+    throw std::logic_error(fmt::format("{}: a workspace of {} bytes, {} are needed", text_of(name, product),
+                                       launcher.workspace_bytes, workspace));
+  }
   if (product.rows == 0 || product.columns == 0 || product.batches == 0) return;
   const Alignments alignments{alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d),
                               alignment_of(operands.bias)};
   auto plan = plans_.find({product, alignments});
   if (plan == plans_.end()) {
     plan =
-        plans_.emplace(Key{product, alignments}, make_plan(name, product, alignments, operands.bias)).first;
+        plans_
+            .emplace(Key{product, alignments}, make_plan(name, product, alignments, operands.bias, workspace))
+            .first;
   }
   const auto& [description, a, b, d, algorithm] = plan->second;
   if (product.has_bias) {
@@ -154,15 +164,15 @@ void Products::run(std::string_view name, const Product& product, const Operands
   }
   const float kept = product.adds ? 1 : 0;
   check(cublasLtMatmul(library_.get(), description.get(), &scale, operands.a, a.get(), operands.b, b.get(),
-                       &kept, operands.d, d.get(), operands.d, d.get(), &algorithm, workspace_,
-                       static_cast<std::size_t>(workspace_bytes_), stream),
+                       &kept, operands.d, d.get(), operands.d, d.get(), &algorithm, launcher.workspace,
+                       static_cast<std::size_t>(workspace), launcher.stream),
         name, product, "refuses it");
   flops_.fetch_add(static_cast<Flops>(2 * product.rows * product.columns * product.depth * product.batches),
                    std::memory_order_relaxed);
 }
 
-// y^T = W x^T, where W {n, k} is stored as its transpose.
-bool Products::matmul(const Kernel& kernel, cudaStream_t stream) {
+// y^T = W x^T, where W {n, k} is stored as its transpose. cuBLASLt has no bias of another type than the result.
+void Products::matmul(const Kernel& kernel, const Launcher& launcher) {
   const auto [m, n, k, unused] = kernel.dims;
   const auto& [x, weight, bias, y, none, nothing] = kernel.operands;
   const bool has_bias = bias && bias.type == y.type;
@@ -177,12 +187,12 @@ bool Products::matmul(const Kernel& kernel, cudaStream_t stream) {
        .factors = x.type,
        .result = y.type,
        .has_bias = has_bias},
-      {.a = weight.data, .b = x.data, .bias = has_bias ? bias.data : nullptr, .d = y.data}, 1, stream);
-  return has_bias;
+      {.a = weight.data, .b = x.data, .bias = has_bias ? bias.data : nullptr, .d = y.data}, 1, launcher);
+  if (bias && !has_bias) add_bias(kernel, launcher);
 }
 
 // dx^T = W^T dy^T
-void Products::matmul_input_gradient(const Kernel& kernel, cudaStream_t stream) {
+void Products::matmul_input_gradient(const Kernel& kernel, const Launcher& launcher) {
   const auto [m, n, k, unused] = kernel.dims;
   const Tensor& dy = kernel.operands[0];
   const Tensor& weight = kernel.operands[1];
@@ -197,11 +207,11 @@ void Products::matmul_input_gradient(const Kernel& kernel, cudaStream_t stream) 
        .factors = dy.type,
        .result = dx.type,
        .adds = (kernel.flags & program::kOverwrite) == 0},
-      {.a = weight.data, .b = dy.data, .d = dx.data}, 1, stream);
+      {.a = weight.data, .b = dy.data, .d = dx.data}, 1, launcher);
 }
 
 // dW^T = x^T dy, where dy {m, n} is stored as its transpose.
-void Products::matmul_weight_gradient(const Kernel& kernel, cudaStream_t stream) {
+void Products::matmul_weight_gradient(const Kernel& kernel, const Launcher& launcher) {
   const auto [m, n, k, unused] = kernel.dims;
   const Tensor& dy = kernel.operands[0];
   const Tensor& x = kernel.operands[1];
@@ -217,7 +227,8 @@ void Products::matmul_weight_gradient(const Kernel& kernel, cudaStream_t stream)
        .factors = dy.type,
        .result = dw.type,
        .adds = true},
-      {.a = x.data, .b = dy.data, .d = dw.data}, 1, stream);
+      {.a = x.data, .b = dy.data, .d = dw.data}, 1, launcher);
+  if (const Tensor& db = kernel.operands[3]) add_column_sums(kernel, launcher, dy, m, n, db);
 }
 
 }  // namespace zeroplan::executor::cuda

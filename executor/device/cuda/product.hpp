@@ -3,12 +3,15 @@
 #include <cublasLt.h>
 
 #include <array>
+#include <atomic>
 #include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
+#include <utility>
 
-#include "executor/device/device.hpp"
+#include "executor/device/cuda/launch.hpp"
 
 namespace zeroplan::executor::cuda {
 
@@ -29,22 +32,21 @@ struct Product {
 
 // Products of a device by cuBLASLt. Sums are formed in fp32 and rounded once, also where the depth is divided; fp32 factors
 // are multiplied as they are, not as TF32. A shape's descriptors and algorithm are kept from its first call on, so later
-// calls look them up only and a graph may capture them. One thread calls.
+// calls look them up only and a graph may capture them. One thread calls, with launchers of one stream at a time, whose
+// workspace has workspace_bytes() at least.
 class Products {
  public:
   // What NVIDIA advises to give cuBLAS (cuBLAS documentation, cublasSetWorkspace): 32 MiB from Hopper on, 4 MiB
   // before. `compute_capability`: 10 major + minor.
   static Bytes workspace_bytes(int compute_capability);
 
-  // `workspace` is workspace_bytes() of the device's memory, for one stream at a time; it is not owned.
-  // Throws DeviceError.
-  Products(std::byte* workspace, Bytes workspace_bytes);
+  // On the current device. Throws DeviceError.
+  Products();
 
-  // As executor/device/cpu means them; dims {m, n, k}. matmul() adds the bias where its type is the result's, and
-  // says whether it did. The gradient of a bias is left to the caller.
-  bool matmul(const Kernel& kernel, cudaStream_t stream);
-  void matmul_input_gradient(const Kernel& kernel, cudaStream_t stream);
-  void matmul_weight_gradient(const Kernel& kernel, cudaStream_t stream);
+  // As executor/device/cpu means them; dims {m, n, k}.
+  void matmul(const Kernel& kernel, const Launcher& launcher);
+  void matmul_input_gradient(const Kernel& kernel, const Launcher& launcher);
+  void matmul_weight_gradient(const Kernel& kernel, const Launcher& launcher);
 
   // Any other. `name` is the instruction's, for messages. Throws DeviceError, with the shape, where cuBLASLt has no algorithm
   // for it or refuses it.
@@ -55,7 +57,7 @@ class Products {
     std::byte* d = nullptr;
   };
   void run(std::string_view name, const Product& product, const Operands& operands, float scale,
-           cudaStream_t stream);
+           const Launcher& launcher);
 
   // 2 rows columns depth of every product that was issued. Any thread may ask.
   Flops flops() const { return flops_.load(std::memory_order_relaxed); }
@@ -81,11 +83,9 @@ class Products {
   using Key = std::pair<Product, Alignments>;
 
   Plan make_plan(std::string_view name, const Product& product, const Alignments& alignments,
-                 const std::byte* bias) const;
+                 const std::byte* bias, Bytes workspace_bytes) const;
 
   Library library_;
-  std::byte* workspace_;
-  Bytes workspace_bytes_;
   std::map<Key, Plan> plans_;
   std::atomic<Flops> flops_ = 0;
 };
