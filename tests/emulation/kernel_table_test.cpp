@@ -7,6 +7,7 @@
 
 #include "block/block.hpp"
 #include "executor/device/cuda/kernels.hpp"
+#include "executor/device/cuda/kernels/column_sums.hpp"
 #include "executor/error.hpp"
 #include "tests/executor/step_table.hpp"
 
@@ -113,6 +114,7 @@ class KernelDevice final : public Device {
   void drain() noexcept override { (void)cudaDeviceSynchronize(); }
   Flops product_flops() const override { return 0; }
   Bytes workspace_bytes() const override { return launcher_.workspace_bytes; }
+  const cuda::Launcher& launcher() const { return launcher_; }
 
  private:
   cuda::Launcher launcher_;
@@ -139,4 +141,25 @@ TEST_CASE("emulated kernels: the table, in every order of lanes") {
     }
   }
   emulation::set_lane_order(LaneOrder::forward);
+}
+
+TEST_CASE("emulated kernels: sums of columns, as gradients of biases are") {
+  KernelDevice device;
+  for (const DataType type : real_types()) {
+    for (const std::int64_t rows : {0, 1, 37, 1000}) {
+      for (const std::int64_t columns : {1, 7, 256, 264}) {
+        KernelHarness h(device);
+        const Values dy = random_values(rows * columns, 1, type);
+        Values want = random_values(columns, 2);
+        const Tensor db = h.upload(want, DataType::fp32);
+        for (std::size_t i = 0; i < dy.size(); ++i) want[i % index(columns)] += dy[i];
+        Kernel kernel;
+        kernel.op = Op::matmul_weight_gradient;
+        cuda::add_column_sums(kernel, device.launcher(), h.upload(dy, type), rows, columns, db);
+        CAPTURE(rows);
+        CAPTURE(columns);
+        expect_close("db added", h.download(db), want, DataType::fp32);
+      }
+    }
+  }
 }

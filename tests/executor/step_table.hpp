@@ -214,6 +214,31 @@ inline void check_optimizer(Device& device, const OptimizerCase& c) {
   CHECK(h.download(parameter) == narrow_got);
 }
 
+// Every third to fifth weight does not decay, in more ranges than kernels look at together; gradients are 0.
+inline void check_undecayed(Device& device, std::int64_t chunk) {
+  KernelHarness h(device);
+  h.settings.learning_rate = 0.5F;
+  h.settings.weight_decay = 0.5F;
+  const std::int64_t count = 200;
+  std::vector<ElementRange> ranges;
+  Values want(index(count), 0.75);
+  for (std::int64_t begin = 3; begin < count; begin += 5) {
+    ranges.push_back({begin, std::min(count, begin + 3)});
+    for (std::int64_t i = begin; i < ranges.back().end; ++i) want[index(i)] = 1;
+  }
+  const Tensor weights = h.upload(Values(index(count), 1.0), DataType::fp32);
+  for (std::int64_t iteration = 0; iteration * chunk < count; ++iteration) {
+    Kernel kernel;
+    kernel.op = Op::optimizer_update;
+    kernel.iteration = iteration;
+    kernel.dims = {count, chunk};
+    kernel.operands = {h.zeros(index(chunk), DataType::fp32), Tensor{}, weights};
+    kernel.undecayed = ranges;
+    h.run(kernel);
+  }
+  CHECK(h.download(weights) == want);
+}
+
 // Windows shorter and longer than the kernels' blocks of queries and of keys, and what is done to scores.
 inline std::vector<AttentionShape> attention_forms() {
   using Kind = program::AttentionWindow::Kind;
@@ -260,29 +285,42 @@ inline KernelTable kernel_table() {
       for (const NormShape s : {NormShape{1, 1, layer_norm, 1e-2},
                                 {3, 7, layer_norm, 1e-5},
                                 {17, 3, layer_norm, 1e-2},
-                                {35, 17, layer_norm, 1e-5}}) {
+                                {35, 17, layer_norm, 1e-5},
+                                {19, 24, layer_norm, 1e-5}}) {
         add("norm" + suffix, [=](Device& d) { check_norm(d, s, true, type); });
         add("norm without bias" + suffix, [=](Device& d) { check_norm(d, s, false, type); });
       }
     }
+    // Rows that a warp, a block and several turns of a block have, with and without vectors of 16 bytes.
+    for (const std::int64_t width : {520, 523, 1032, 8200, 8201, 16392}) {
+      for (const bool layer_norm : {true, false}) {
+        add("wide norm" + suffix, [=](Device& d) { check_wide_norm(d, {3, width, layer_norm, 1e-5}, type); });
+      }
+    }
+    add("norm of many rows" + suffix, [=](Device& d) { check_wide_norm(d, {1031, 8, true, 1e-5}, type); });
+    for (const std::int64_t head_dim : {3, 16})
+      add("norm of heads" + suffix, [=](Device& d) { check_head_norm(d, head_dim, type); });
     for (const std::int64_t first_row : {0, 6}) {
+      add("embedding" + suffix, [=](Device& d) { check_embedding(d, 15, 24, first_row, type); });
       for (const std::int64_t count : {1, 15, 200}) {  // 200 of width 700 are several tasks
         add("embedding" + suffix,
             [=](Device& d) { check_embedding(d, count, count == 200 ? 700 : 7, first_row, type); });
       }
     }
-    for (const std::int64_t head_dim : {2, 6, 34}) {
+    for (const std::int64_t head_dim : {2, 6, 16, 34}) {
       add("rotary" + suffix, [=](Device& d) { check_rotary(d, head_dim, type); });
     }
     for (int kind = 0; kind < 8; ++kind) {
-      for (const auto& [rows, width] : {std::pair{1, 1}, {3, 17}, {17, 7}}) {
+      for (const auto& [rows, width] : {std::pair{1, 1}, {3, 17}, {17, 7}, {3, 24}}) {
         add("activation" + suffix, [=, rows = rows, width = width](Device& d) {
           check_activation(d, static_cast<ActivationKind>(kind), rows, width, type);
         });
       }
     }
-    for (const bool bias : {true, false})
-      add("residual" + suffix, [=](Device& d) { check_residual(d, bias, type); });
+    for (const bool bias : {true, false}) {
+      for (const std::int64_t hidden : {17, 24})
+        add("residual" + suffix, [=](Device& d) { check_residual(d, hidden, bias, type); });
+    }
     for (const AttentionShape& s :
          {AttentionShape{1, 1, 1, 1, 1}, {2, 7, 3, 3, 3}, {1, 17, 4, 2, 7}, {3, 3, 6, 1, 17}}) {
       for (const bool normed : {false, true}) {
@@ -305,9 +343,12 @@ inline KernelTable kernel_table() {
       add("materialized attention in windows, capped, biased",
           [=](Device& d) { check_materialized_attention(d, s, false, false, 331, type); });
     }
-    add("cross-entropy, gradient" + suffix,
-        [=](Device& d) { check_cross_entropy(d, DataType::fp32, type, false); });
-    add("cross-entropy in place" + suffix, [=](Device& d) { check_cross_entropy(d, type, type, true); });
+    for (const std::int64_t columns : {9, 16}) {
+      add("cross-entropy, gradient" + suffix,
+          [=](Device& d) { check_cross_entropy(d, columns, DataType::fp32, type, false); });
+      add("cross-entropy in place" + suffix,
+          [=](Device& d) { check_cross_entropy(d, columns, type, type, true); });
+    }
     for (const DataType to : real_types()) {
       for (const std::int64_t count : {1, 3, 17, 70001}) {
         add("movement" + suffix, [=](Device& d) { check_movement(d, count, type, to); });
@@ -322,10 +363,15 @@ inline KernelTable kernel_table() {
             check_optimizer(d, {states, type, type, overflow, 17, chunk});
           });
         }
+        add("optimizer" + suffix, [=](Device& d) {
+          check_optimizer(d, {states, type, type, overflow, 51, 24});
+        });
       }
     }
   }
   add("scale update", check_scale_update);
+  for (const std::int64_t chunk : {16, 70, 200})
+    add("weights without decay", [=](Device& d) { check_undecayed(d, chunk); });
   return table;
 }
 

@@ -33,10 +33,7 @@ constexpr std::chrono::microseconds kBetweenLooks{20};
 class CudaDevice final : public Device, public CudaStreams {
  public:
   explicit CudaDevice(const CudaOptions& options)
-      : card_(cuda::open_card(options.ordinal)),
-        host_calls_(options.threads, failure_),
-        product_workspace_(cuda::allocate_device(cuda::Products::workspace_bytes(card_.sm))),
-        products_(product_workspace_.get(), cuda::Products::workspace_bytes(card_.sm)) {
+      : card_(cuda::open_card(options.ordinal)), host_calls_(options.threads, failure_) {
     int least = 0, greatest = 0;
     cuda::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
     for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -83,8 +80,9 @@ class CudaDevice final : public Device, public CudaStreams {
 
   Flops product_flops() const override { return products_.flops() + host_calls_.product_flops(); }
   Bytes workspace_bytes() const override {
-    return cuda::Products::workspace_bytes(card_.sm) +
-           static_cast<Bytes>(workspaces_.size()) * cuda::kKernelWorkspace;
+    Bytes bytes = 0;
+    for (const auto& [stream, workspace] : workspaces_) bytes += workspace_bytes_of(stream);
+    return bytes;
   }
 
   cudaStream_t start(Stream stream, const Watch& watch) override;
@@ -95,6 +93,11 @@ class CudaDevice final : public Device, public CudaStreams {
  private:
   cudaStream_t of(Stream stream) const { return streams_[static_cast<std::size_t>(stream)].get(); }
   cuda::Launcher launcher(Stream stream);
+  // Products are on the compute stream.
+  Bytes workspace_bytes_of(Stream stream) const {
+    const Bytes of_products = stream == Stream::compute ? cuda::Products::workspace_bytes(card_.sm) : 0;
+    return std::max(cuda::kKernelWorkspace, of_products);
+  }
   // The calling thread's device of CUDA is this one from here on.
   void use() const { cuda::check(cudaSetDevice(card_.ordinal), "cudaSetDevice"); }
   // Until nothing runs any more; what went wrong instead.
@@ -110,7 +113,6 @@ class CudaDevice final : public Device, public CudaStreams {
   cuda::UploadRing uploads_;
   cuda::HostCalls host_calls_;
   std::vector<std::span<const std::byte>> host_blocks_;
-  cuda::DeviceMemory product_workspace_;
   cuda::Products products_;
   std::map<Stream, cuda::DeviceMemory> workspaces_;  // of the streams that ran kernels
 };
@@ -149,12 +151,13 @@ void CudaDevice::download(std::span<std::byte> to, const std::byte* from) {
 
 cuda::Launcher CudaDevice::launcher(Stream stream) {
   cuda::DeviceMemory& workspace = workspaces_[stream];
-  if (!workspace) workspace = cuda::allocate_device(cuda::kKernelWorkspace);
+  const Bytes bytes = workspace_bytes_of(stream);
+  if (!workspace) workspace = cuda::allocate_device(bytes);
   return {.stream = of(stream),
           .multiprocessors = card_.multiprocessors,
           .sm = card_.sm,
           .workspace = workspace.get(),
-          .workspace_bytes = cuda::kKernelWorkspace};
+          .workspace_bytes = bytes};
 }
 
 cudaStream_t CudaDevice::start(Stream stream, const Watch& watch) {

@@ -2,7 +2,6 @@
 
 #include "executor/device/cuda/checks.hpp"
 #include "executor/device/cuda/kernels.hpp"
-#include "executor/device/cuda/kernels/column_sums.hpp"
 
 namespace zeroplan::executor::cuda {
 
@@ -90,22 +89,19 @@ bool is_product(Op op) {
 bool executes(Op op) { return entry_of(op) != nullptr || is_product(op); }
 
 void dispatch(const Kernel& kernel, const Launcher& launcher, Products& products) {
-  if (const Entry entry = entry_of(kernel.op)) return entry(kernel, launcher);
-  const auto& [first, second, third, fourth, fifth, sixth] = kernel.operands;
   switch (kernel.op) {
     case Op::matmul:
-      if (!products.matmul(kernel, launcher.stream) && third)
-        refuse(kernel, "its bias and its result have different types");
-      return;
+      return products.matmul(kernel, launcher);
     case Op::matmul_input_gradient:
-      return products.matmul_input_gradient(kernel, launcher.stream);
+      return products.matmul_input_gradient(kernel, launcher);
     case Op::matmul_weight_gradient:
-      products.matmul_weight_gradient(kernel, launcher.stream);
-      if (fourth) add_column_sums(kernel, launcher, first, kernel.dims[0], kernel.dims[1], fourth);
-      return;
+      return products.matmul_weight_gradient(kernel, launcher);
     default:
-      refuse(kernel, "this device does not have the instruction");
+      break;
   }
+  const Entry entry = entry_of(kernel.op);
+  if (entry == nullptr) refuse(kernel, "this device does not have the instruction");
+  entry(kernel, launcher);
 }
 
 }  // namespace zeroplan::executor::cuda

@@ -53,12 +53,11 @@ __device__ __forceinline__ void round_to(float value, fp16& to) {
 // Two elements in 32 bits, the first one in the low half.
 __device__ __forceinline__ std::uint32_t pair_of(float low, float high, bf16) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16U | __bfloat16_as_ushort(pair.x);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 __device__ __forceinline__ std::uint32_t pair_of(float low, float high, fp16) {
   const __half2 pair = __floats2half2_rn(low, high);
-  return static_cast<std::uint32_t>(__half_as_ushort(__high2half(pair))) << 16U |
-         __half_as_ushort(__low2half(pair));
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 #endif
 __device__ __forceinline__ void round_to(float value, float& to) { to = value; }

@@ -37,6 +37,9 @@ inline void start_copy(void* to_shared, const void* from, bool is_there) {
   }
   emulation::start_copy(to_shared, from, is_there ? 16 : 0, is_there ? 0 : 16);
 }
+inline void start_number(float* to_shared, const float* from, bool is_there) {
+  emulation::start_copy(to_shared, from, is_there ? 4 : 0, is_there ? 0 : 4);
+}
 inline void end_copy_group() { emulation::end_copy_group(); }
 template <int groups_left>
 void wait_for_copies() {
@@ -90,6 +93,11 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&to)[4],
 __device__ __forceinline__ void start_copy(void* to_shared, const void* from, bool is_there) {
   ZEROPLAN_SM80(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
                              "l"(__cvta_generic_to_global(from)), "r"(is_there ? 16 : 0)));
+}
+// The same of one number.
+__device__ __forceinline__ void start_number(float* to_shared, const float* from, bool is_there) {
+  ZEROPLAN_SM80(asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to_shared)),
+                             "l"(__cvta_generic_to_global(from)), "r"(is_there ? 4 : 0)));
 }
 __device__ __forceinline__ void end_copy_group() { ZEROPLAN_SM80(asm volatile("cp.async.commit_group;")); }
 // This thread's copies but those of the last `groups_left` groups have come; other threads see them behind a barrier.
