@@ -59,7 +59,7 @@ struct Clique {
   std::vector<ncclComm*> members;  // by rank; nullptr: has not joined, or has gone
   std::vector<int> devices;        // by rank; -1: has not joined
   int joined = 0;
-  std::string broken;  // why its calls end without a result; empty: they do not
+  std::string broken;  // why its calls never end, unless they are aborted; empty: they do
   std::map<std::size_t, std::shared_ptr<Collective>> calls;  // that not all ranks have made
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Collective>>>
       messages;  // that one side has called

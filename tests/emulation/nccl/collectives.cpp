@@ -133,7 +133,8 @@ struct Member {
 bool ready(const Member& member, const std::shared_ptr<Collective>& call, std::size_t part) {
   Network& net = network();
   const std::lock_guard lock(net.mutex);
-  if (*member.aborted || !member.clique->broken.empty()) return true;
+  if (*member.aborted) return true;
+  if (!member.clique->broken.empty()) return false;
   if (net.behaviour.one_in_flight) {
     const auto [holder, taken] = net.in_flight.emplace(member.device, call);
     if (!taken && holder->second != call) {
@@ -141,7 +142,7 @@ bool ready(const Member& member, const std::shared_ptr<Collective>& call, std::s
       if (circle.empty()) return false;
       net.problem(ncclInternalError, circle);
       net.break_clique(*member.clique, circle, ncclInternalError);
-      return true;
+      return false;
     }
   }
   call->parts[part].at_head = true;
@@ -154,7 +155,7 @@ void run(const Member& member, const std::shared_ptr<Collective>& call, std::siz
   const std::lock_guard lock(net.mutex);
   const auto held = net.in_flight.find(member.device);
   if (held != net.in_flight.end() && held->second == call) net.in_flight.erase(held);
-  if (*member.aborted || !member.clique->broken.empty()) return;
+  if (*member.aborted) return;
   if (!call->computed) compute(*call, net.behaviour.sums);
   call->computed = true;
   const std::vector<std::byte>& result = call->parts[part].result;
