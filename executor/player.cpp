@@ -100,6 +100,7 @@ void Player::play(const LoweredStep& step, const Command& command, BatchSource* 
       arena_.begin_life(step.lives[command.what]);
       break;
     case Command::Kind::release:
+      device_.synchronize();  // what was written is looked at
       arena_.end_life(step.lives[command.what]);
       break;
     case Command::Kind::meet:

@@ -18,10 +18,10 @@ Groups split_off(ControlPlane& world, const program::StepProgram& program) {
   return groups;
 }
 
-GroupPlanes data_planes_of(const Groups& groups) {
+GroupPlanes data_planes_of(const Rank& rank, std::size_t groups) {
   GroupPlanes planes;
-  planes.reserve(groups.size());
-  for (const auto& group : groups) planes.push_back(group.get());
+  planes.reserve(groups);
+  for (std::size_t group = 0; group < groups; ++group) planes.push_back(&rank.data_plane(group));
   return planes;
 }
 
@@ -35,12 +35,14 @@ program::RankPosition position_of(std::int64_t world_rank, std::int64_t tensor_p
   return {world_rank / tensor_parallel, world_rank % tensor_parallel};
 }
 
-Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world)
+Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world,
+           const MakeDataPlanes& planes)
     : program_(std::move(program)),
       device_(std::move(device)),
       groups_(split_off(world, program_)),
       arena_(*device_, program_, size),
-      interpreter_(program_, *device_, arena_, data_planes_of(groups_)) {
+      planes_(planes ? planes(world, *device_, program_.groups) : DataPlanes{}),
+      interpreter_(program_, *device_, arena_, data_planes_of(*this, groups_.size())) {
   set_activity(groups_, [this] { return interpreter_.position_text(); });
   interpreter_.setup();
   clear_states(program_, interpreter_);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "executor/arena.hpp"
@@ -19,10 +21,18 @@ struct StepResult {
   bool skipped = false;  // overflow: nothing was updated
 };
 
+// Makes the data planes of a rank's groups, in their order, which move its device's memory. Every rank of `world` calls it
+// with its own.
+using DataPlanes = std::vector<std::unique_ptr<DataPlane>>;
+using MakeDataPlanes =
+    std::function<DataPlanes(ControlPlane& world, Device& device, std::span<const program::Group> groups)>;
+
 // One rank: a device, its arena, its groups and a program, whose groups say which ranks of `world` they have.
 class Rank {
  public:
-  Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world);
+  // Without `planes`, groups move memory of the host.
+  Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world,
+       const MakeDataPlanes& planes = {});
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -36,8 +46,11 @@ class Rank {
   Arena& arena() { return arena_; }
   Interpreter& interpreter() { return interpreter_; }
   Device& device() { return *device_; }
-  // Of each of the program's groups.
-  const std::vector<std::unique_ptr<Communicator>>& groups() const { return groups_; }
+  // Of each of the program's groups: on which its ranks agree, and on which their devices exchange memory.
+  ControlPlane& control_plane(std::size_t group) const { return *groups_[group]; }
+  DataPlane& data_plane(std::size_t group) const {
+    return planes_.empty() ? static_cast<DataPlane&>(*groups_[group]) : *planes_[group];
+  }
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
@@ -46,6 +59,7 @@ class Rank {
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<Communicator>> groups_;
   Arena arena_;
+  DataPlanes planes_;  // empty: those of groups_. They end before the memory that they move
   Interpreter interpreter_;
   std::int64_t steps_ = 0;  // updates done
 };

@@ -95,7 +95,8 @@ void add_traffic(RankMeasurement& measurement, std::size_t group, const DataPlan
 
 // What the ledgers and the device have counted so far, with a sign: two calls around a step leave its part.
 void add_totals(RankMeasurement& measurement, Rank& rank, int sign) {
-  for (std::size_t i = 0; i < rank.groups().size(); ++i) add_traffic(measurement, i, *rank.groups()[i], sign);
+  for (std::size_t i = 0; i < rank.program().groups.size(); ++i)
+    add_traffic(measurement, i, rank.data_plane(i), sign);
   measurement.product_flops += sign * rank.device().product_flops();
   measurement.to_host_bytes += sign * rank.interpreter().profile().to_host_bytes;
   measurement.to_device_bytes += sign * rank.interpreter().profile().to_device_bytes;
@@ -192,7 +193,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   measurement.ranks = world.size();
   measurement.device = device->name();
   measurement.note = device->note();
-  Rank rank(std::move(plan.program), plan.arena, std::move(device), world);
+  Rank rank(std::move(plan.program), plan.arena, std::move(device), world, job.planes);
   BatchShape shape = job.batches;
   shape.data_parallel_rank = position.data_parallel;
   RunPosition begin{0, {0, job.data.order(shape.sequence)}};

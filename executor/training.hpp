@@ -27,6 +27,7 @@ struct TrainingJob {
   std::int64_t tensor_parallel = 1;
   std::function<RankPlan(program::RankPosition)> plan;
   std::function<std::unique_ptr<Device>()> device;
+  MakeDataPlanes planes;  // absent: those of `world`, for devices whose memory the host reaches
 
   BatchShape batches;  // its rank and first sequence are set here
   std::int64_t vocabulary = 0;

@@ -25,9 +25,9 @@ void add_waiting(std::vector<double>& of_instruction, const std::vector<Interpre
 }  // namespace
 
 void add_waiting(std::vector<double>& of_instruction, Rank& rank) {
-  for (std::size_t group = 0; group < rank.groups().size(); ++group) {
+  for (std::size_t group = 0; group < rank.program().groups.size(); ++group) {
     const std::vector<Interpreter::Call> calls = rank.interpreter().calls(group);
-    if (!calls.empty()) add_waiting(of_instruction, calls, *rank.groups()[group]);
+    if (!calls.empty()) add_waiting(of_instruction, calls, rank.control_plane(group));
   }
 }
 

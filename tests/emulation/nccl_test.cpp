@@ -20,9 +20,6 @@ namespace {
 using namespace zeroplan::executor;
 using namespace zeroplan::executor::test;
 using namespace std::chrono_literals;
-using program::Group;
-using program::GroupKind;
-using program::Stream;
 using zeroplan::emulation::fail_nccl_collective;
 using zeroplan::emulation::Gpu;
 using zeroplan::emulation::Machine;
@@ -33,6 +30,9 @@ using zeroplan::emulation::NcclSums;
 using zeroplan::emulation::Policy;
 using zeroplan::emulation::Schedule;
 using zeroplan::emulation::set_nccl_behaviour;
+using zeroplan::program::Group;
+using zeroplan::program::GroupKind;
+using zeroplan::program::Stream;
 
 using Planes = std::vector<std::unique_ptr<DataPlane>>;
 
@@ -245,10 +245,11 @@ TEST_CASE("a communicator that others use in another order is named") {
       DeviceVector vector(device, DataType::fp32, 12);
       for (int call = 0; call < 2; ++call) {
         const int which = call ^ rank;  // the other rank's order is the other one
+        const cudaStream_t stream = device.start(which == 0 ? Stream::communication : Stream::tensor, {});
         ncclAllReduce(vector.tensor().data, vector.tensor().data, 12, ncclFloat32, ncclSum,
-                      communicators[which],
-                      device.start(which == 0 ? Stream::communication : Stream::tensor, {}));
+                      communicators[which], stream);
         settled(communicators[which]);
+        cudaStreamQuery(stream);  // lets the device begin it
       }
       while (nccl_problems().empty()) cudaStreamQuery(device.start(Stream::tensor, {}));
       for (ncclComm_t communicator : communicators) ncclCommAbort(communicator);
@@ -257,7 +258,7 @@ TEST_CASE("a communicator that others use in another order is named") {
   }
   ranks.clear();
   const std::vector<std::string> problems = nccl_problems();
-  REQUIRE(problems.size() == 1);
+  REQUIRE(!problems.empty());
   CHECK(contains(problems[0], "communicators wait for each other: device"));
 }
 

@@ -12,6 +12,7 @@
 namespace {
 
 using namespace zeroplan::executor;
+namespace program = zeroplan::program;
 using namespace zeroplan::executor::test;
 using zeroplan::Bytes;
 using zeroplan::emulation::cublaslt_objects;
@@ -119,8 +120,8 @@ TEST_CASE("products of a batch are as far apart as was said") {
   ProductBed bed;
   KernelHarness h(bed.device);
   // Three products {2 x 4} = {2 x 3}{3 x 4}, column by column, of which the second factor is the same.
-  const Values a = random_values(3 * 10, 1);
-  const Values b = random_values(12, 2);
+  const Values a = random_values(std::int64_t{3 * 10}, 1);
+  const Values b = random_values(std::int64_t{12}, 2);
   Values want(3 * 8);
   for (std::size_t batch = 0; batch < 3; ++batch) {
     for (std::size_t column = 0; column < 4; ++column) {
@@ -174,8 +175,8 @@ TEST_CASE("what cuBLASLt does not have is refused with the instruction and its s
   SUBCASE("a result that is one of the factors") {
     ProductBed bed;
     KernelHarness h(bed.device);
-    const Tensor x = h.upload(random_values(16, 1), DataType::fp32);
-    const Tensor w = h.upload(random_values(16, 2), DataType::fp32);
+    const Tensor x = h.upload(random_values(std::int64_t{16}, 1), DataType::fp32);
+    const Tensor w = h.upload(random_values(std::int64_t{16}, 2), DataType::fp32);
     CHECK(contains(refused([&] {
                      h.run(Op::matmul, {4, 4, 4}, {x, w, Tensor{}, x});
                    }),

@@ -61,7 +61,7 @@ void poison_padding(Rank& rank) {
 
 // Bytes of whole vectors that went through a collective of the data-parallel group.
 Bytes reduced_bytes(const Rank& rank, program::Op collective) {
-  for (const Ledger::Total& total : rank.groups().at(0)->ledger().totals) {
+  for (const Ledger::Total& total : rank.data_plane(0).ledger().totals) {
     if (total.kind == kind_of(collective)) return total.bytes;
   }
   return 0;

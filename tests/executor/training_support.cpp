@@ -104,9 +104,9 @@ class HookedDevice : public Device {
 
 Bytes total(const Rank& rank, program::GroupKind family) {
   Bytes bytes = 0;
-  for (std::size_t i = 0; i < rank.groups().size(); ++i) {
+  for (std::size_t i = 0; i < rank.program().groups.size(); ++i) {
     if (family_of(rank.program().groups[i].kind) != family) continue;
-    for (const Ledger::Total& entry : rank.groups()[i]->ledger().totals) bytes += entry.bytes;
+    for (const Ledger::Total& entry : rank.data_plane(i).ledger().totals) bytes += entry.bytes;
   }
   return bytes;
 }
@@ -172,7 +172,7 @@ Training train(const describe::Model& model, const describe::Plan& plan, const T
     program::StepProgram program = program::compile(model, plan, position);
     const predict::MemoryProfile memory = predict::read_memory(program);
     Rank rank(std::move(program), {memory.peak, memory.host_peak},
-              options.device ? options.device(world.rank()) : make_cpu_device({}), world);
+              options.device ? options.device(world.rank()) : make_cpu_device({}), world, options.planes);
     rank.initialize(initial, options.loss_scale);
     if (options.visit) options.visit(rank, 0);
     const Bytes data_before = total(rank, program::GroupKind::data_parallel);

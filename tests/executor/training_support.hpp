@@ -43,6 +43,7 @@ struct TrainingOptions {
   ThreadOptions threads{};
   // Of a world rank; absent: the CPU device.
   std::function<std::unique_ptr<Device>(std::int64_t world_rank)> device{};
+  MakeDataPlanes planes{};  // absent: those of the world
   // The world as a rank sees it; absent: as it is.
   std::function<std::unique_ptr<Communicator>(Communicator& world)> world{};
   // On the rank's own thread: after initialization with step 0, after the first step with step 1 ...

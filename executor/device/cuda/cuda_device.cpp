@@ -28,6 +28,8 @@ using program::Stream;
 
 // So often the issuing thread looks at what is done.
 constexpr std::uint64_t kIssuesPerLook = 64;
+// And while it waits: at once at first, as a step of a small model lasts no longer than a sleep.
+constexpr int kLooksBeforeSleep = 1000;
 constexpr std::chrono::microseconds kBetweenLooks{20};
 
 class CudaDevice final : public Device, public CudaStreams {
@@ -194,12 +196,12 @@ void CudaDevice::wait(Stream stream, Event event, double* held) {
 
 cudaError_t CudaDevice::finish_all() {
   for (const cuda::StreamHandle& stream : streams_) {
-    while (true) {
+    for (int looks = 0;; ++looks) {
       const cudaError_t state = cudaStreamQuery(stream.get());
       if (state == cudaSuccess) break;
       if (state != cudaErrorNotReady) return state;
       watches_.look();
-      std::this_thread::sleep_for(kBetweenLooks);
+      if (looks > kLooksBeforeSleep) std::this_thread::sleep_for(kBetweenLooks);
     }
   }
   return cudaSuccess;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "executor/device/device.hpp"
 
@@ -86,10 +87,9 @@ T translated(const T& value) {
 template <auto kernel, class... Parameters>
 void launch(cudaStream_t stream, const LaunchShape& shape, std::span<const OperandRange> operands,
             void (*)(Parameters...), std::type_identity_t<Parameters>... arguments) {
-  std::array<emulation::Range, program::kMaxOperands + 1> ranges{};
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const OperandRange& operand = operands[i];
-    ranges.at(i) = {operand.begin, static_cast<std::size_t>(operand.bytes), operand.reads, operand.writes};
+  std::vector<emulation::Range> ranges;
+  for (const OperandRange& operand : operands) {
+    ranges.push_back({operand.begin, static_cast<std::size_t>(operand.bytes), operand.reads, operand.writes});
   }
   static const std::string name(name_of_kernel<kernel>());
   const emulation::GridShape grid{{shape.grid.x, shape.grid.y, shape.grid.z},
@@ -97,7 +97,7 @@ void launch(cudaStream_t stream, const LaunchShape& shape, std::span<const Opera
                                   shape.shared_bytes};
   check_launch(
       emulation::enqueue(
-          stream, name.c_str(), std::span(ranges).first(operands.size()),
+          stream, name.c_str(), ranges,
           [=] { emulation::run_grid(name.c_str(), grid, [&] { kernel(translated(arguments)...); }); }),
       name);
 }

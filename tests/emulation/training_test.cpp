@@ -1,0 +1,127 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "executor/communicator/nccl/nccl_planes.hpp"
+#include "executor/device/cuda/cuda_device.hpp"
+#include "planner/predict/memory.hpp"
+#include "planner/program/compile.hpp"
+#include "runtime/machine.hpp"
+#include "tests/executor/training_support.hpp"
+
+// Whole training steps on one emulated GPU, against the CPU device.
+
+using namespace zeroplan;
+using namespace zeroplan::executor;
+using emulation::Gpu;
+using emulation::Machine;
+using emulation::Policy;
+using emulation::Schedule;
+
+namespace {
+
+struct Case {
+  const char* name;
+  describe::Model model;
+  describe::Plan plan;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const auto add = [&](const char* name, const describe::Model& model, const auto& change) {
+    describe::Plan plan = test::fp32_plan();
+    plan.gradient_accumulation = 2;
+    change(plan);
+    all.push_back({name, model, plan});
+  };
+  add("gpt", test::tiny_gpt(), [](describe::Plan&) {});
+  add("llama", test::tiny_llama(), [](describe::Plan&) {});
+  add("recomputed", test::tiny_gpt(),
+      [](describe::Plan& plan) { plan.recompute = describe::Recompute::full; });
+  add("optimizer offloaded", test::tiny_llama(),
+      [](describe::Plan& plan) { plan.offload = describe::Offload::optimizer; });
+  return all;
+}
+
+test::TrainingOptions options_of(std::int64_t steps) {
+  test::TrainingOptions options;
+  options.steps = steps;
+  options.settings.clip_norm = 1;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "training on an emulated GPU gives the CPU device's losses, under every schedule, in the planned "
+    "memory") {
+  const std::vector<Schedule> schedules{
+      {Policy::in_order, 0}, {Policy::late, 0}, {Policy::priority, 5039}, {Policy::random, 1}};
+  for (const Case& one : cases()) {
+    CAPTURE(one.name);
+    const test::Training want = test::train(one.model, one.plan, options_of(3));
+    std::vector<float> first;
+    for (const Schedule& schedule : schedules) {
+      CAPTURE(schedule.seed);
+      const Machine machine({.gpus = std::vector<Gpu>(1), .schedule = schedule});
+      test::TrainingOptions options = options_of(3);
+      options.device = [](std::int64_t) { return make_cuda_device({}); };
+      const test::Training got = test::train(one.model, one.plan, options);
+      REQUIRE(got.losses.size() == want.losses.size());
+      for (std::size_t i = 0; i < got.losses.size(); ++i) {
+        CHECK(std::fabs(got.losses[i] - want.losses[i]) < 1e-5F);
+        CHECK(got.norms[i] == doctest::Approx(want.norms[i]).epsilon(1e-4));
+      }
+      CHECK(got.high_water[0].device == want.high_water[0].device);
+      if (first.empty()) first = got.losses;
+      CHECK(test::same_bits(got.losses, first));  // whatever the schedule
+      CHECK(machine.problems() == std::vector<std::string>{});
+      CHECK(machine.leaks() == std::vector<std::string>{});
+    }
+  }
+}
+
+TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processors do") {
+  struct Layout {
+    int stage;
+    std::int64_t data_parallel, tensor_parallel;
+  };
+  for (const auto& [stage, data_parallel, tensor_parallel] :
+       {Layout{0, 2, 1}, Layout{1, 2, 1}, Layout{2, 2, 1}, Layout{3, 2, 1}, Layout{3, 2, 2}}) {
+    describe::Plan plan = test::fp32_plan();
+    plan.zero_stage = stage;
+    plan.data_parallel = data_parallel;
+    plan.tensor_parallel = tensor_parallel;
+    plan.gradient_accumulation = 2;
+    const describe::Model model = test::tiny_gpt();
+    const test::Training want = test::train(model, plan, options_of(2));
+    for (const Schedule& schedule : {Schedule{Policy::late, 0}, Schedule{Policy::random, 7}}) {
+      CAPTURE(stage);
+      CAPTURE(tensor_parallel);
+      CAPTURE(schedule.seed);
+      const auto ranks = static_cast<std::size_t>(data_parallel * tensor_parallel);
+      const Machine machine({.gpus = std::vector<Gpu>(ranks), .schedule = schedule});
+      test::TrainingOptions options = options_of(2);
+      options.device = [](std::int64_t rank) {
+        return make_cuda_device({.ordinal = static_cast<int>(rank)});
+      };
+      options.planes = [](ControlPlane& world, Device& device, std::span<const program::Group> groups) {
+        return make_nccl_planes(world, device, groups, {});
+      };
+      const test::Training got = test::train(model, plan, options);
+      REQUIRE(got.losses.size() == want.losses.size());
+      for (std::size_t i = 0; i < got.losses.size(); ++i)
+        CHECK(std::fabs(got.losses[i] - want.losses[i]) < 1e-5F);
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        CHECK(got.high_water[rank].device == want.high_water[rank].device);
+      CHECK(got.data_parallel_bytes == want.data_parallel_bytes);
+      CHECK(got.tensor_parallel_bytes == want.tensor_parallel_bytes);
+      CHECK(machine.problems() == std::vector<std::string>{});
+      CHECK(machine.leaks() == std::vector<std::string>{});
+    }
+  }
+}
