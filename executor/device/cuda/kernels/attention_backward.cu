@@ -17,6 +17,9 @@ constexpr std::size_t backward_bytes() {
   return tile_bytes<kDim>(2 * kOwn + 2 * kStages * kOthers<kDim>);
 }
 
+// What blocks of every device from sm_80 on can have.
+static_assert(backward_bytes<256>() <= std::size_t{99} * 1024);
+
 // Which gradients a kernel makes; with large heads registers are too few for both.
 enum class Makes : int { both, values, keys };
 
