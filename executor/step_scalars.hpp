@@ -11,18 +11,19 @@
 namespace zeroplan::executor {
 
 // Written before a step, in one piece.
-inline constexpr Elements kFirstStepScalar = program::kScalars - 4;
+inline constexpr Elements kFirstStepScalar = program::kScalars - 5;
 inline constexpr auto kLearningRate = static_cast<program::Scalar>(kFirstStepScalar);
 inline constexpr auto kStepSize = static_cast<program::Scalar>(kFirstStepScalar + 1);  // rate / (1 - beta1^t)
 // 1 / sqrt(1 - beta2^t)
 inline constexpr auto kVarianceCorrection = static_cast<program::Scalar>(kFirstStepScalar + 2);
+inline constexpr auto kStepNumber = static_cast<program::Scalar>(kFirstStepScalar + 3);  // StepSettings::step
 static_assert(kFirstStepScalar > static_cast<Elements>(program::Scalar::squared_norm));
 
 // The loss scale that this step's gradients carry. scale_update puts it here before it sets the next step's,
 // because the gradients are divided by it only afterwards.
 inline constexpr auto kGradientScale = static_cast<program::Scalar>(program::kScalars - 1);
 
-using StepScalars = std::array<float, 3>;
+using StepScalars = std::array<float, 4>;
 
 // From kFirstStepScalar on; the corrections are Adam's (arXiv 1412.6980, Algorithm 1).
 inline StepScalars step_scalars_of(const StepSettings& settings) {
@@ -30,7 +31,8 @@ inline StepScalars step_scalars_of(const StepSettings& settings) {
   const double rate = settings.learning_rate;
   return {settings.learning_rate,
           static_cast<float>(rate / (1.0 - std::pow(static_cast<double>(settings.beta1), step))),
-          static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), step)))};
+          static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(settings.beta2), step))),
+          static_cast<float>(settings.step)};
 }
 
 }  // namespace zeroplan::executor

@@ -31,6 +31,7 @@ struct StepSettings {
   float weight_decay = 0;                               // decoupled (AdamW, arXiv 1711.05101)
   Decayed decayed = Decayed::matrices;
   float clip_norm = 0;              // of the global gradient norm; 0: none
+  float dropout = 0.1F;             // the share of elements that instructions with a mask drop, below 1
   program::ModelConstants model{};  // of the program that runs; set by the interpreter
   bool dynamic_loss_scale =
       false;  // fp16: halved after an overflow, doubled after `scale_window` steps without one
@@ -49,7 +50,8 @@ struct Kernel {
   std::array<Tensor, program::kMaxOperands> operands{};
   std::span<const ElementRange> undecayed{};  // optimizer_update: of the owned elements, rising
   const StepSettings* settings = nullptr;     // nullptr: the defaults
-  Tensor scalars{};                           // optimizer_update: with the step's settings
+  Tensor scalars{};               // optimizer_update, and what draws a mask: with the step's settings
+  std::uint64_t dropout_key = 0;  // of the mask that it draws (dropout.hpp)
 };
 
 // Work of the host that a stream runs: run(self, what). A plain value, so that issuing it allocates nothing.

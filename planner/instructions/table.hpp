@@ -181,7 +181,7 @@ inline constexpr std::array<InstructionRow, kOps> kInstructions{{
      .cost = Cost::streaming,
      .dims = {"tokens", "hidden"},
      .operands = {in("branch", first_second), optional(small(in("bias", second))),
-                  in("residual", first_second), optional(bytes(in("mask", first_second))),
+                  in("residual", first_second), optional(bytes(out("mask", first_second))),
                   out("out", first_second)}},
     // Logits are capped where the model caps them; some columns are padding of the vocabulary.
     {.op = Op::cross_entropy_maximum,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/dropout.hpp"
 #include "tests/executor/kernel_harness.hpp"
 #include "tests/executor/kernel_reference.hpp"
 
@@ -345,6 +346,70 @@ inline void check_residual(Device& device, std::int64_t hidden, bool bias, DataT
     expect_close("sum", h.download(to), out, type);
     h.store(branch_, branch);
   }
+}
+
+// Bytes of a mask.
+inline Values download_mask(Device& device, const Tensor& mask) {
+  std::vector<std::byte> bytes(index(mask.elements));
+  device.download(bytes, mask.data);
+  Values values;
+  for (const std::byte byte : bytes) values.push_back(static_cast<double>(byte));
+  return values;
+}
+
+// Masks are those of dropout.hpp, whose generator is held to published numbers: with vectors and without, alone and on
+// the way to a residual sum, drawn a second time and, for another step or key, others.
+inline void check_dropout(Device& device, std::int64_t hidden, DataType type) {
+  KernelHarness h(device);
+  h.settings.step = 5;
+  h.settings.dropout = 0.25F;
+  const std::int64_t tokens = 31;
+  const std::int64_t count = tokens * hidden;
+  const Values x = random_values(count, 1, type);
+  const Values residual = random_values(count, 2, type);
+  const Values bias = random_values(hidden, 3, type);
+  const std::uint64_t key = dropout_key(3, 4, 5);
+  const auto mask_of = [&](std::uint64_t of_key, std::uint32_t step) {
+    const Dropout dropout(of_key, 0.25F);
+    Values mask;
+    for (std::uint64_t i = 0; i < index(count); ++i)
+      mask.push_back(static_cast<double>(dropout.kept_of_four(i / 4, step) >> (i % 4) & 1U));
+    return mask;
+  };
+  const Values want_mask = mask_of(key, 5);
+  CHECK(want_mask != mask_of(key, 6));
+  CHECK(want_mask != mask_of(key + 1, 5));
+  Values dropped = x;
+  Values sum_with_bias = residual;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double factor = want_mask[i] * 4 / 3;
+    dropped[i] = x[i] * factor;
+    sum_with_bias[i] += (x[i] + bias[i % index(hidden)]) * factor;
+  }
+  const Tensor x_ = h.upload(x, type);
+  const Tensor y_ = h.zeros(x.size(), type);
+  const Tensor mask_ = h.zeros(x.size(), DataType::uint8);
+  Kernel kernel;
+  kernel.dropout_key = key;
+  kernel.op = Op::dropout_forward;
+  kernel.dims = {count};
+  kernel.operands = {x_, mask_, y_};
+  h.run(kernel);
+  CHECK(download_mask(device, mask_) == want_mask);
+  expect_close("dropped", h.download(y_), dropped, type);
+  const Tensor dy_ = h.upload(x, type);
+  h.run(Op::dropout_backward, {count}, {mask_, dy_});
+  expect_close("dy", h.download(dy_), dropped, type);
+  h.run(Op::residual_backward, {tokens, hidden}, {x_, mask_, y_});
+  expect_close("d branch", h.download(y_), dropped, type);
+
+  const Tensor other_mask_ = h.zeros(x.size(), DataType::uint8);
+  kernel.op = Op::residual_add;
+  kernel.dims = {tokens, hidden};
+  kernel.operands = {x_, h.upload(bias, type), h.upload(residual, type), other_mask_, y_};
+  h.run(kernel);
+  CHECK(download_mask(device, other_mask_) == want_mask);
+  expect_close("sum", h.download(y_), sum_with_bias, type);
 }
 
 // ---- attention ----

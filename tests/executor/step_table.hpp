@@ -343,6 +343,9 @@ inline KernelTable kernel_table() {
       add("materialized attention in windows, capped, biased",
           [=](Device& d) { check_materialized_attention(d, s, false, false, 331, type); });
     }
+    for (const std::int64_t hidden : {17, 24}) {
+      add("dropout" + suffix, [=](Device& d) { check_dropout(d, hidden, type); });
+    }
     for (const std::int64_t columns : {9, 16}) {
       add("cross-entropy, gradient" + suffix,
           [=](Device& d) { check_cross_entropy(d, columns, DataType::fp32, type, false); });

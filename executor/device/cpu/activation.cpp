@@ -172,13 +172,13 @@ void activation_backward(const Kernel& kernel, Workers& workers) {
   });
 }
 
-void residual_add(const Kernel& kernel, Workers& workers) {
+void residual_add(const Kernel& kernel, const StepSettings& settings, Workers& workers) {
   const std::int64_t tokens = kernel.dims[0];
   const Elements hidden = kernel.dims[1];
-  if (kernel.operands[3]) refuse(kernel, "dropout is not there");
   const Tensor& branch = kernel.operands[0];
   const Tensor bias = kernel.operands[1];
   const Tensor& residual = kernel.operands[2];
+  const Tensor mask = kernel.operands[3];
   const Tensor& out = kernel.operands[4];
   over_rows(workers, tokens, hidden, [&](std::int64_t first, std::int64_t last, Scratch& scratch) {
     float* zeros = nullptr;
@@ -193,10 +193,17 @@ void residual_add(const Kernel& kernel, Workers& workers) {
       const float* a = read(branch, offset, hidden, scratch);
       const float* b = read(residual, offset, hidden, scratch);
       float* to = begin_write(out, offset, hidden, scratch);
-      wide([=]() ZEROPLAN_INLINE {
-        ZEROPLAN_SIMD
-        for (Elements i = 0; i < hidden; ++i) to[i] = a[i] + shift[i] + b[i];
-      });
+      if (mask) {
+        float* dropped = scratch.floats(hidden);
+        for (Elements i = 0; i < hidden; ++i) dropped[i] = a[i] + shift[i];
+        drop_drawn(kernel, settings, mask, offset, hidden, dropped, dropped);
+        for (Elements i = 0; i < hidden; ++i) to[i] = dropped[i] + b[i];
+      } else {
+        wide([=]() ZEROPLAN_INLINE {
+          ZEROPLAN_SIMD
+          for (Elements i = 0; i < hidden; ++i) to[i] = a[i] + shift[i] + b[i];
+        });
+      }
       finish_write(out, offset, hidden, to);
     }
   });

@@ -29,8 +29,7 @@ struct CpuOptions {
 //              rounding, so accumulating micro-batches on one rank and adding ranks' gradients in order give
 //              the same bits in fp32
 //
-// Absent: token routing (experts) and dropout; they throw a DeviceError that
-// names the instruction, as does an operand that is missing or too small.
+// Absent: token routing (experts), which throws a DeviceError that names the instruction, as does an operand that is missing or too small.
 //
 // Layouts where the instruction set leaves a choice:
 //   LayerNorm statistics   {mean, 1/deviation} of each row in turn; RMSNorm's: 1/root-mean-square

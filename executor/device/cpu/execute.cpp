@@ -1,9 +1,9 @@
 #include "executor/device/cpu/execute.hpp"
 
-#include <type_traits>
-
+#include "executor/device/cpu/call.hpp"
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
+#include "executor/device/cpu/step_functions.hpp"
 
 namespace zeroplan::executor::cpu {
 
@@ -11,37 +11,9 @@ using program::Op;
 
 namespace {
 
-using Function = void (*)(const Kernel& kernel, Workers& workers);
-
-// A kernel takes what it needs of its settings and its threads.
-template <auto kernel_function>
-void call(const Kernel& kernel, Workers& workers) {
-  constexpr auto kFunction = kernel_function;
-  using Type = decltype(kernel_function);
-  static const StepSettings defaults;
-  const StepSettings& settings = kernel.settings != nullptr ? *kernel.settings : defaults;
-  if constexpr (std::is_invocable_v<Type, const Kernel&, const StepSettings&, Workers&>) {
-    kFunction(kernel, settings, workers);
-  } else if constexpr (std::is_invocable_v<Type, const Kernel&, Workers&>) {
-    (void)settings;
-    kFunction(kernel, workers);
-  } else {
-    kFunction(kernel, settings);
-  }
-}
-
 // nullptr: this device does not have the instruction.
 Function function_of(Op op) {
   switch (op) {
-    case Op::fill_zero:
-      return call<fill_zero>;
-    case Op::copy:
-    case Op::copy_to_host:
-    case Op::copy_to_device:
-      return call<copy>;
-    case Op::accumulate:
-    case Op::accumulate_host:
-      return call<accumulate>;
     case Op::embedding_forward:
       return call<embedding_forward>;
     case Op::embedding_backward:
@@ -82,6 +54,12 @@ Function function_of(Op op) {
       return call<activation_forward>;
     case Op::activation_backward:
       return call<activation_backward>;
+    case Op::dropout_forward:
+      return call<dropout_forward>;
+    case Op::dropout_backward:
+      return call<dropout_backward>;
+    case Op::residual_backward:
+      return call<residual_backward>;
     case Op::residual_add:
       return call<residual_add>;
     case Op::cross_entropy_maximum:
@@ -92,16 +70,8 @@ Function function_of(Op op) {
       return call<cross_entropy_loss>;
     case Op::cross_entropy_backward:
       return call<cross_entropy_backward>;
-    case Op::gradient_norm:
-      return call<gradient_norm>;
-    case Op::gradient_to_fp32:
-      return call<gradient_to_fp32>;
-    case Op::optimizer_update:
-      return call<optimizer_update>;
-    case Op::scale_update:
-      return call<scale_update>;
     default:
-      return nullptr;
+      return step_function_of(op);
   }
 }
 
@@ -110,10 +80,7 @@ Function function_of(Op op) {
 bool executes(Op op) { return function_of(op) != nullptr; }
 
 void execute(const Kernel& kernel, Workers& workers) {
-  const Function function = function_of(kernel.op);
-  if (function == nullptr) refuse(kernel, "this device does not have the instruction");
-  check_operands(kernel);
-  function(kernel, workers);
+  run_function(function_of(kernel.op), kernel, workers);
 }
 
 }  // namespace zeroplan::executor::cpu

@@ -33,7 +33,15 @@ void rotary_backward(const Kernel& kernel, const StepSettings& settings, Workers
 // activation.cpp
 void activation_forward(const Kernel& kernel, Workers& workers);
 void activation_backward(const Kernel& kernel, Workers& workers);
-void residual_add(const Kernel& kernel, Workers& workers);
+void residual_add(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+
+// dropout.cpp
+void dropout_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+void dropout_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+void residual_backward(const Kernel& kernel, const StepSettings& settings, Workers& workers);
+// Draws the mask of elements [begin, begin + count), and drops `values` by it.
+void drop_drawn(const Kernel& kernel, const StepSettings& settings, const Tensor& mask, Elements begin,
+                Elements count, const float* from, float* to);
 
 // attention.cpp
 void attention_forward(const Kernel& kernel, const StepSettings& settings, Workers& workers);

@@ -57,6 +57,12 @@ Entry entry_of(Op op) {
       return activation_forward;
     case Op::activation_backward:
       return activation_backward;
+    case Op::dropout_forward:
+      return dropout_forward;
+    case Op::dropout_backward:
+      return dropout_backward;
+    case Op::residual_backward:
+      return residual_backward;
     case Op::residual_add:
       return residual_add;
     case Op::cross_entropy_maximum:

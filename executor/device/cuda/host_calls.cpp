@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "executor/device/cpu/execute.hpp"
+#include "executor/device/cpu/step_functions.hpp"
 #include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cuda {
@@ -57,7 +57,7 @@ bool HostCalls::takes(const Kernel& kernel, const std::vector<std::span<const st
       of_device += round_up(tensor.bytes(), kMirrorAlignment);
     }
   });
-  return any_of_host && of_device <= kMirrorBytes && cpu::executes(kernel.op);
+  return any_of_host && of_device <= kMirrorBytes && cpu::step_function_of(kernel.op) != nullptr;
 }
 
 std::byte* HostCalls::mirror_of(cudaStream_t stream) {
@@ -91,7 +91,8 @@ void HostCalls::run(const Kernel& kernel, const std::vector<std::span<const std:
 void HostCalls::execute(void* self, const void* kernel) {
   auto& own = *static_cast<HostCalls*>(self);
   const std::lock_guard lock(own.working_);
-  cpu::execute(*static_cast<const Kernel*>(kernel), *own.workers_);
+  const auto& launch = *static_cast<const Kernel*>(kernel);
+  cpu::run_function(cpu::step_function_of(launch.op), launch, *own.workers_);
 }
 
 }  // namespace zeroplan::executor::cuda

@@ -28,6 +28,11 @@ void activation_forward(const Kernel& kernel, const Launcher& launcher);
 void activation_backward(const Kernel& kernel, const Launcher& launcher);
 void residual_add(const Kernel& kernel, const Launcher& launcher);
 
+// kernels/dropout.cu
+void dropout_forward(const Kernel& kernel, const Launcher& launcher);
+void dropout_backward(const Kernel& kernel, const Launcher& launcher);
+void residual_backward(const Kernel& kernel, const Launcher& launcher);
+
 // kernels/cross_entropy.cu
 void cross_entropy_maximum(const Kernel& kernel, const Launcher& launcher);
 void cross_entropy_exponent(const Kernel& kernel, const Launcher& launcher);

@@ -16,7 +16,9 @@ OperandRanges::OperandRanges(const Kernel& kernel) {
     if (!tensor) continue;
     ranges_[count_++] = {tensor.data, tensor.bytes(), role != program::Role::out, role != program::Role::in};
   }
-  if (kernel.op == program::Op::optimizer_update && kernel.scalars) {
+  const bool draws = kernel.op == program::Op::dropout_forward ||
+                     (kernel.op == program::Op::residual_add && kernel.operands[3]);
+  if ((draws || kernel.op == program::Op::optimizer_update) && kernel.scalars) {
     ranges_[count_++] = {kernel.scalars.data, kernel.scalars.bytes(), true, false};
   }
 }
