@@ -89,12 +89,27 @@ std::span<const Command> commands() {
        "the library of machines; this machine",
        "list    every device, node and cluster\n"
        "show    every figure of one, with its source\n"
-       "detect  the CPUs and the memory of the machine this runs on",
+       "detect  the GPUs of the machine this runs on, their links, the network, the host; what to give to "
+       "--hw\n"
+       "Exit code of detect: 0, or 3 where there is no GPU or no driver; the host is shown then too.",
        {{"hw list", "every machine"},
         {"hw show v100-32gb", "one of them, with the source of every figure"},
-        {"hw detect", "this machine"}},
+        {"hw detect", "this machine"},
+        {"hw detect --describe here.yaml", "a file for --hw of what was read"}},
        false,
-       hw},
+       hw,
+       hw_options()},
+      {"doctor",
+       "",
+       "what is here for a live run, what is missing, and the command that mends it",
+       "Looks at zeroplan's modules, BLAS, MPI, the driver, the GPUs and CUDA's libraries, and at the "
+       "system's ports, limits, pages and clocks.\n"
+       "Exit code 0 when nothing is missing that a live run on the device needs, else 3.",
+       {{"doctor", "this machine, on its GPUs where it has some"},
+        {"doctor --device cuda -o json", "what a run on GPUs needs, for a program"}},
+       false,
+       doctor,
+       doctor_options()},
       {"accuracy",
        "FILE...",
        "predictions against CSV files of measured runs",

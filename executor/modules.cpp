@@ -74,4 +74,13 @@ bool has_mpi_module() {
   return false;
 }
 
+std::string module_problem(const std::string& name) {
+  try {
+    find(name, kInterfaceSymbol);
+  } catch (const NotPossible& error) {
+    return error.what();
+  }
+  return {};
+}
+
 }  // namespace zeroplan::executor

@@ -39,4 +39,7 @@ void run_mpi_module(std::chrono::milliseconds timeout, std::int64_t ranks,
                     const std::function<void(Communicator&)>& rank_main);
 bool has_mpi_module();
 
+// Why the module `name` (cpu, mpi, cuda, nccl) cannot be opened, in a sentence; empty where it can, and then it is open.
+std::string module_problem(const std::string& name);
+
 }  // namespace zeroplan::executor

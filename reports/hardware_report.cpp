@@ -186,13 +186,4 @@ Report hardware_report(std::string_view version, const describe::Cluster& cluste
   return report;
 }
 
-Report detected_report(std::string_view version, const describe::Cluster& cluster,
-                       std::int64_t logical_cpus) {
-  Report report = hardware_report(version, cluster);
-  report.blocks.insert(report.blocks.begin(),
-                       Paragraph{fmt::format("This machine has {}.", counted(logical_cpus, "logical CPU"))});
-  report.data.set("logical_cpus", logical_cpus);
-  return report;
-}
-
 }  // namespace zeroplan::reports

@@ -14,7 +14,4 @@ Report hardware_list_report(std::string_view version, const std::vector<describe
 // Schema zeroplan.machine/1: every figure of a device, its node and cluster, with its source.
 Report hardware_report(std::string_view version, const describe::Cluster& cluster);
 
-// The same for the machine that the program runs on.
-Report detected_report(std::string_view version, const describe::Cluster& cluster, std::int64_t logical_cpus);
-
 }  // namespace zeroplan::reports

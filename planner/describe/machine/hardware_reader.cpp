@@ -105,10 +105,8 @@ void read_node(MapReader& reader, HardwareDescription& into) {
     node.devices = static_cast<std::int64_t>(devices->value);
     node.devices_source = std::move(devices->source);
   }
-  static const std::vector<std::string> fabrics{"nvswitch", "cube_mesh", "pcie", "infinity_fabric",
-                                                "shared_memory"};
-  reader.missing("fabric", fmt::format("one of {}", fmt::join(fabrics, ", ")));
-  if (const auto fabric = reader.one_of("fabric", fabrics)) node.fabric = static_cast<Fabric>(*fabric);
+  reader.missing("fabric", fmt::format("one of {}", fmt::join(fabric_names(), ", ")));
+  if (const auto fabric = reader.one_of("fabric", fabric_names())) node.fabric = static_cast<Fabric>(*fabric);
   node.link_gbytes_per_s_per_device = read_figure(reader, "link_gbytes_per_s_per_device", kGbytesPerSecond);
   node.nics = read_figure(reader, "nics", {.minimum = 0, .maximum = 1024, .whole = true});
   node.nic_gbits_per_s = read_figure(reader, "nic_gbits_per_s", {.minimum = 0, .maximum = 1e5});
@@ -143,6 +141,12 @@ const HardwareDescription& read_preset(const std::string& name, Kind kind) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& fabric_names() {
+  static const std::vector<std::string> names{"nvswitch", "cube_mesh", "pcie", "infinity_fabric",
+                                              "shared_memory"};
+  return names;
+}
 
 HardwareDescription read_hardware_yaml(const Document& document) {
   Problems problems;

@@ -33,6 +33,9 @@ std::optional<Figure> read_bytes_figure(MapReader& reader, std::string_view stem
 std::vector<double> read_numbers(MapReader& reader, std::string_view key, FigureRange range,
                                  std::string_view expected);
 
+// As files have them, in the order of Fabric.
+const std::vector<std::string>& fabric_names();
+
 // The names of types in files, in the order of program::DataType.
 const std::vector<std::string>& type_names();
 

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+namespace zeroplan::executor {
+
+// A shared library that is opened while the program runs. It is closed with this object.
+class SharedLibrary {
+ public:
+  // `name`: of a file ("libnvidia-ml.so.1", which the loader looks for) or a path. Where it cannot be opened, opened()
+  // is false and problem() has the loader's words.
+  explicit SharedLibrary(const std::string& name);
+  ~SharedLibrary();
+  SharedLibrary(const SharedLibrary&) = delete;
+  SharedLibrary& operator=(const SharedLibrary&) = delete;
+
+  bool opened() const { return handle_ != nullptr; }
+  const std::string& problem() const { return problem_; }
+
+  // The function `symbol`, or null where the library has none.
+  template <class Function>
+  Function* find(const char* symbol) const {
+    return reinterpret_cast<Function*>(address(symbol));
+  }
+
+ private:
+  void* address(const char* symbol) const;
+
+  void* handle_ = nullptr;
+  std::string problem_;
+};
+
+}  // namespace zeroplan::executor
