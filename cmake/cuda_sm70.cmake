@@ -1,0 +1,46 @@
+# The module for V100 (sm_70). CUDA 13 left Volta out, and nvcc 12 is in no package that builds can take: clang compiles the
+# kernels, ptxas of CUDA 12 assembles them. Nothing of CUDA is linked: the program opens the libraries of CUDA 12 that a
+# machine has before it opens the module (executor/cuda_choice.hpp), which finds their symbols there.
+#
+# ZEROPLAN_CUDA12 is a folder with include/, bin/ptxas and nvvm/libdevice: a toolkit, or what scripts/check_cuda puts together.
+set(ZEROPLAN_CUDA12 "" CACHE PATH "CUDA 12: a toolkit, or the folder 12.9 that scripts/check_cuda makes")
+find_program(ZEROPLAN_CUDA_CLANG NAMES clang++-22 DOC "A clang that compiles CUDA 12" REQUIRED)
+find_program(ZEROPLAN_FATBINARY fatbinary HINTS ${ZEROPLAN_CUDA12}/bin /usr/local/cuda/bin REQUIRED)
+if(NOT EXISTS ${ZEROPLAN_CUDA12}/bin/ptxas OR NOT EXISTS ${ZEROPLAN_CUDA12}/include/cublasLt.h)
+  message(FATAL_ERROR "ZEROPLAN_CUDA12 (${ZEROPLAN_CUDA12}) has no bin/ptxas or no include/cublasLt.h")
+endif()
+
+# clang looks for its tools in one folder.
+set(sm70_toolkit ${CMAKE_CURRENT_BINARY_DIR}/cuda12)
+file(MAKE_DIRECTORY ${sm70_toolkit}/bin)
+file(CREATE_LINK ${ZEROPLAN_CUDA12}/include ${sm70_toolkit}/include SYMBOLIC)
+file(CREATE_LINK ${ZEROPLAN_CUDA12}/nvvm ${sm70_toolkit}/nvvm SYMBOLIC)
+file(CREATE_LINK ${ZEROPLAN_CUDA12}/bin/ptxas ${sm70_toolkit}/bin/ptxas SYMBOLIC)
+file(CREATE_LINK ${ZEROPLAN_FATBINARY} ${sm70_toolkit}/bin/fatbinary SYMBOLIC)
+
+file(GLOB sm70_kernels CONFIGURE_DEPENDS device/cuda/kernels/*.cu)
+set(sm70_objects "")
+foreach(kernel IN LISTS sm70_kernels)
+  get_filename_component(name ${kernel} NAME_WE)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/sm70/${name}.o)
+  # libdevice is found under the toolkit; that clang knows 12.9 in part only is what the warning says.
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${ZEROPLAN_CUDA_CLANG} -x cuda --cuda-gpu-arch=sm_70 --cuda-path=${sm70_toolkit} --no-offload-new-driver
+            -std=c++20 -O3 -DNDEBUG -fPIC -Wall -Wextra -Werror -Wno-unknown-cuda-version -I${PROJECT_SOURCE_DIR}
+            -MD -MF ${object}.d -c ${kernel} -o ${object}
+    DEPENDS ${kernel}
+    DEPFILE ${object}.d
+    COMMENT "Compiling ${name}.cu for sm_70" VERBATIM)
+  list(APPEND sm70_objects ${object})
+endforeach()
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/sm70)
+
+file(GLOB sm70_sources CONFIGURE_DEPENDS device/cuda/*.cpp)
+add_library(zeroplan_cuda_sm70_module MODULE modules/cuda.cpp modules/interface.cpp ${sm70_sources} ${sm70_objects})
+set_source_files_properties(${sm70_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+target_include_directories(zeroplan_cuda_sm70_module SYSTEM PRIVATE ${sm70_toolkit}/include)
+target_link_libraries(zeroplan_cuda_sm70_module PRIVATE zeroplan_executor zeroplan_cpu zeroplan_options)
+# Not -Wl,--no-undefined: what is of CUDA is found when it is opened.
+set_target_properties(zeroplan_cuda_sm70_module PROPERTIES
+  PREFIX "" SUFFIX ".so" OUTPUT_NAME zeroplan_cuda_sm70 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+install(TARGETS zeroplan_cuda_sm70_module LIBRARY DESTINATION lib/zeroplan)
