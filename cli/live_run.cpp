@@ -112,12 +112,12 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
 }
 
 std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,
-                                          const Launch& launch) {
+                                          const Launch& launch, bool on_gpus) {
   const std::int64_t ranks = executor::ranks_here(launch, plan.devices());
   if (launch.kind == Launch::Kind::threads && ranks > kMostThreadRanks) {
     return fmt::format("{} ranks as threads of one process; the most is {}", ranks, kMostThreadRanks);
   }
-  const Bytes needed = ranks * (prediction.memory().peak + prediction.memory().host_peak);
+  const Bytes needed = ranks * ((on_gpus ? 0 : prediction.memory().peak) + prediction.memory().host_peak);
   const Bytes here = describe::host_memory_bytes();
   if (needed <= here) return std::nullopt;
   return fmt::format("the {} of this machine need {} bytes, and it has {}", reports::counted(ranks, "rank"),

@@ -19,9 +19,10 @@ namespace zeroplan::cli {
 std::optional<std::string> cannot_run(const describe::Model& model, const describe::Plan& plan,
                                       const program::StepProgram& program);
 
-// Whether the ranks of this host, each with what is predicted for it, are more than it has; then in words.
+// Whether the ranks of this host, each with what is predicted for it, are more than it has; then in words. Ranks on GPUs
+// (`on_gpus`) need of it what is offloaded.
 std::optional<std::string> too_large_here(const predict::Prediction& prediction, const describe::Plan& plan,
-                                          const executor::Launch& launch);
+                                          const executor::Launch& launch, bool on_gpus);
 
 // What the executor needs of a plan.
 executor::RunPlan run_plan(const describe::Model& model, const describe::Plan& plan,

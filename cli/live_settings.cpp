@@ -259,6 +259,8 @@ LiveSettings read_live_settings(const Request& request) {
   live.against_one_rank = reader.integer("against-one-rank", 1, kMaxSteps, 0);
   live.force = reader.flag("force");
   live.device = read_run_device(request);
+  settings.device = live.device.kind == RunDevice::Kind::cuda ? "cuda" : "cpu";
+  settings.device_index = live.device.index;
   reader.throw_if_any();
   return live;
 }

@@ -36,7 +36,8 @@ std::optional<std::string> cannot_repeat(const LiveRun& run, const describe::Clu
     return "--against-one-rank: --save writes over the file of --resume before the steps are taken again";
   }
   const Alone alone(run, cluster, 1);
-  if (std::optional<std::string> reason = too_large_here(alone.prediction, alone.plan, alone.launch)) {
+  if (std::optional<std::string> reason =
+          too_large_here(alone.prediction, alone.plan, alone.launch, settings.device == "cuda")) {
     return "--against-one-rank: " + *reason;
   }
   return std::nullopt;

@@ -48,9 +48,6 @@ RunDevice read_run_device(const Request& request) {
 }
 
 std::optional<std::string> cannot_stand_for(const RunDevice& device, const describe::Cluster& machine) {
-  if (device.kind == RunDevice::Kind::cuda) {
-    return "--device cuda: runs on GPUs are not built yet; --device cpu runs the plan on processors";
-  }
   if (device.said || machine.device->capacity.from_host_memory) return std::nullopt;
   return fmt::format(
       "the plan is for {}, and this program runs on processors; --device cpu runs the plan's buffers, "

@@ -12,7 +12,7 @@ namespace zeroplan::cli {
 struct RunDevice {
   enum class Kind { cpu, cuda };
   Kind kind = Kind::cpu;
-  int index = 0;      // of several of a kind; every rank takes its own where the user names none
+  int index = -1;     // of several of a kind; -1: every rank takes its own
   bool said = false;  // by the user
 };
 

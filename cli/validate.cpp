@@ -47,10 +47,11 @@ std::optional<std::string> refusal(const LiveRun& run, const LiveSettings& setti
   }
   if (std::optional<std::string> reason = cannot_stand_for(settings.device, machine)) return reason;
   if (settings.force) return std::nullopt;
+  const bool on_gpus = settings.device.kind == RunDevice::Kind::cuda;
   if (run.prediction.does_not_fit()) {
     return fmt::format("{}; --force runs it all the same", run.prediction.verdict_reason);
   }
-  if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch)) {
+  if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch, on_gpus)) {
     return fmt::format("{}; --force runs it all the same", *reason);
   }
   if (settings.against_one_rank > 0) return cannot_repeat(run, machine);

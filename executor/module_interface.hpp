@@ -15,6 +15,11 @@ inline constexpr const char* kMakeDeviceSymbol = "zeroplan_make_device";
 using PinFunction = void(const HostShare& share, std::string& what);
 inline constexpr const char* kPinSymbol = "zeroplan_pin_to_share";
 
+using MakeNcclPlanesFunction = void(ControlPlane& world, Device& device,
+                                    std::span<const program::Group> groups, std::chrono::milliseconds timeout,
+                                    DataPlanes& planes);
+inline constexpr const char* kMakeNcclPlanesSymbol = "zeroplan_make_nccl_planes";
+
 using RunMpiFunction = void(std::chrono::milliseconds timeout, std::int64_t ranks,
                             const std::function<void(Communicator&)>& rank_main);
 inline constexpr const char* kRunMpiSymbol = "zeroplan_run_mpi";

@@ -53,6 +53,15 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
   return std::unique_ptr<Device>(make(options));
 }
 
+DataPlanes make_nccl_module_planes(ControlPlane& world, Device& device,
+                                   std::span<const program::Group> groups,
+                                   std::chrono::milliseconds timeout) {
+  const auto make = reinterpret_cast<MakeNcclPlanesFunction*>(find("nccl", kMakeNcclPlanesSymbol));
+  DataPlanes planes;
+  make(world, device, groups, timeout, planes);
+  return planes;
+}
+
 std::string pin_to_share(const HostShare& share) {
   const auto pin = reinterpret_cast<PinFunction*>(find("cpu", kPinSymbol));
   std::string what;

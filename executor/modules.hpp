@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "executor/communicator/communicator.hpp"
 #include "executor/device/device.hpp"
+#include "executor/rank.hpp"
 
 // Devices and launchers that need more than the C++ library (BLAS, MPI, CUDA) are shared objects beside the
 // program, opened when they are asked for: planning starts fast and needs none of them. They are looked for
@@ -17,10 +19,15 @@ namespace zeroplan::executor {
 
 struct DeviceOptions {
   int threads = 1;  // of the host, for this device
+  int index = 0;    // of several of a kind
 };
 
-// `name`: cpu.
+// `name`: cpu or cuda.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
+
+// As make_nccl_planes (executor/communicator/nccl), for a device of CUDA.
+DataPlanes make_nccl_module_planes(ControlPlane& world, Device& device,
+                                   std::span<const program::Group> groups, std::chrono::milliseconds timeout);
 
 // Which part of this host a rank is to have: the `index`-th of `count` equal ones, for `threads` threads.
 struct HostShare {

@@ -265,7 +265,9 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   }
   meetings[2] = meet(world);
   own.meetings = meetings;
-  own.process_growth_bytes = peak_resident_bytes() - resident_before;
+  // Elsewhere the plan's memory is no part of the process.
+  if (rank.device().capabilities().host_reaches_memory)
+    own.process_growth_bytes = peak_resident_bytes() - resident_before;
   rank.arena().check_held();
   measure_memory(own, rank);
   const Profile& profile = rank.interpreter().profile();

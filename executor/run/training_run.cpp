@@ -69,8 +69,6 @@ TrainingJob job_of(const TrainingRun& run) {
   job.plan = [&plan = run.plan](program::RankPosition position) {
     return RankPlan{plan.program(position), plan.arena};
   };
-  const DeviceOptions device{.threads = threads_of_rank(run)};
-  job.device = [device] { return make_device("cpu", device); };
   job.batches = run.plan.batches;
   job.vocabulary = run.plan.vocabulary;
   job.data = {run.data, settings.seed, settings.shuffle};
@@ -119,14 +117,39 @@ std::shared_ptr<const WeightFiles> open_weights(const RunSettings& settings, con
   return std::make_shared<const WeightFiles>(settings.weights, *plan.weight_names);
 }
 
+namespace {
+
+// The GPU of a rank.
+int index_of(const TrainingRun& run, std::int64_t rank) {
+  if (run.settings.device_index >= 0) return run.settings.device_index;
+  return static_cast<int>(has_threads(run) ? rank : run.launch.local_rank);
+}
+
+// What a rank's part of the run is on.
+TrainingJob on_device(TrainingJob job, const TrainingRun& run, std::int64_t rank) {
+  const std::string& name = run.settings.device;
+  const DeviceOptions device{.threads = threads_of_rank(run), .index = index_of(run, rank)};
+  job.device = [name, device] { return make_device(name, device); };
+  if (name == "cuda" && run.plan.ranks() > 1) {
+    job.planes = [timeout = run.settings.timeout](ControlPlane& world, Device& own,
+                                                  std::span<const program::Group> groups) {
+      return make_nccl_module_planes(world, own, groups, timeout);
+    };
+  }
+  return job;
+}
+
+}  // namespace
+
 program::Measurement run_training(const TrainingRun& run) {
-  limit_memory(run);
+  // A driver takes addresses that it never fills.
+  if (run.settings.device == "cpu") limit_memory(run);
   const TrainingJob job = job_of(run);
   program::Measurement measurement;
   std::string pinned;
   const auto rank_main = [&](Communicator& world) {
     const std::string own = pin_rank(run, world.rank());
-    program::Measurement of_rank = train(job, world);
+    program::Measurement of_rank = train(on_device(job, run, world.rank()), world);
     if (world.rank() == 0 || !has_threads(run)) {
       measurement = std::move(of_rank);
       pinned = own;

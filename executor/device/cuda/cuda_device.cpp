@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -80,7 +81,9 @@ class CudaDevice final : public Device, public CudaStreams {
   void synchronize() override;
   void drain() noexcept override;
 
-  Flops product_flops() const override { return products_.flops() + host_calls_.product_flops(); }
+  Flops product_flops() const override {
+    return products_.flops() + attention_flops_.load(std::memory_order_relaxed) + host_calls_.product_flops();
+  }
   Bytes workspace_bytes() const override {
     Bytes bytes = 0;
     for (const auto& [stream, workspace] : workspaces_) bytes += workspace_bytes_of(stream);
@@ -116,6 +119,7 @@ class CudaDevice final : public Device, public CudaStreams {
   cuda::HostCalls host_calls_;
   std::vector<std::span<const std::byte>> host_blocks_;
   cuda::Products products_;
+  std::atomic<Flops> attention_flops_ = 0;
   std::map<Stream, cuda::DeviceMemory> workspaces_;  // of the streams that ran kernels
 };
 
@@ -179,6 +183,7 @@ void CudaDevice::execute(const Kernel& kernel, Stream stream, const Watch& watch
     host_calls_.run(kernel, host_blocks_, on);
   } else {
     cuda::dispatch(kernel, launcher(stream), products_);
+    attention_flops_.fetch_add(cuda::fused_attention_flops(kernel), std::memory_order_relaxed);
   }
   finish(stream, watch);
 }

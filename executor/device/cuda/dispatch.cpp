@@ -2,6 +2,7 @@
 
 #include "executor/device/cuda/checks.hpp"
 #include "executor/device/cuda/kernels.hpp"
+#include "planner/instructions/table.hpp"
 
 namespace zeroplan::executor::cuda {
 
@@ -93,6 +94,13 @@ bool is_product(Op op) {
 }  // namespace
 
 bool executes(Op op) { return entry_of(op) != nullptr || is_product(op); }
+
+Flops fused_attention_flops(const Kernel& kernel) {
+  if (kernel.op != Op::attention_forward && kernel.op != Op::attention_backward) return 0;
+  const auto [sequences, length, heads, head_dim] = kernel.dims;
+  const Flops scores = static_cast<Flops>(sequences * heads) * static_cast<Flops>(length * (length + 1) / 2);
+  return program::row_of(kernel.op).products.executed * 2 * scores * static_cast<Flops>(head_dim);
+}
 
 void dispatch(const Kernel& kernel, const Launcher& launcher, Products& products) {
   switch (kernel.op) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "runtime/engine.hpp"
 
 namespace zeroplan::emulation {
@@ -42,8 +45,9 @@ std::vector<std::string> Machine::history() const {
   return the.history;
 }
 
-std::vector<std::string> Machine::leaks() const {
-  Engine& the = engine();
+namespace {
+
+std::vector<std::string> leaks_of(Engine& the) {
   const Engine::Lock lock(the.mutex);
   std::vector<std::string> left;
   for (const auto& [begin, allocation] : the.memory.allocations()) {
@@ -56,6 +60,25 @@ std::vector<std::string> Machine::leaks() const {
   if (!the.events.empty()) left.push_back(fmt::format("{} events", the.events.size()));
   if (!the.graphs.empty()) left.push_back(fmt::format("{} graphs", the.graphs.size()));
   return left;
+}
+
+}  // namespace
+
+std::vector<std::string> Machine::leaks() const { return leaks_of(engine()); }
+
+void use_for_process(const MachineOptions& options) {
+  Engine& the = engine();
+  {
+    Engine::Lock lock(the.mutex);
+    the.reset(lock, options, false);
+  }
+  // Registered after the engine was made, so called before it ends.
+  (void)std::atexit([] {
+    const std::vector<std::string> left = leaks_of(engine());
+    for (const std::string& one : left)
+      (void)std::fputs(fmt::format("emulated CUDA: left: {}\n", one).c_str(), stderr);
+    if (!left.empty()) std::_Exit(70);
+  });
 }
 
 }  // namespace zeroplan::emulation

@@ -60,4 +60,7 @@ class Machine {
   std::vector<std::string> history() const;
 };
 
+// The GPUs of a process that has no Machine: a problem ends it with its text, and so does what is left when it ends.
+void use_for_process(const MachineOptions& options);
+
 }  // namespace zeroplan::emulation

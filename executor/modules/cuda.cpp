@@ -1,0 +1,8 @@
+#include "executor/device/cuda/cuda_device.hpp"
+#include "executor/module_interface.hpp"
+
+extern "C" zeroplan::executor::Device* zeroplan_make_device(
+    const zeroplan::executor::DeviceOptions& options) {
+  return zeroplan::executor::make_cuda_device({.ordinal = options.index, .threads = options.threads})
+      .release();
+}
