@@ -30,21 +30,8 @@ using zeroplan::emulation::NcclSums;
 using zeroplan::emulation::Policy;
 using zeroplan::emulation::Schedule;
 using zeroplan::emulation::set_nccl_behaviour;
-using zeroplan::program::Group;
-using zeroplan::program::GroupKind;
-using zeroplan::program::Stream;
 
 using Planes = std::vector<std::unique_ptr<DataPlane>>;
-
-// One group of all ranks.
-std::vector<Group> all_of(const Communicator& world) {
-  return {{GroupKind::data_parallel, world.size(), world.rank(), 1}};
-}
-// Pairs of neighbours, and those with the same place in a pair.
-std::vector<Group> pairs_and_places(const Communicator& world) {
-  return {{GroupKind::tensor_parallel, 2, world.rank() % 2, 1},
-          {GroupKind::data_parallel, world.size() / 2, world.rank() / 2, 2}};
-}
 
 struct Bed {
   explicit Bed(std::int64_t count, const NcclBehaviour& behaviour = {}, Schedule schedule = {})

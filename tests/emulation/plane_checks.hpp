@@ -10,17 +10,29 @@
 #include <vector>
 
 #include "emulation/bare_device.hpp"
-#include "executor/communicator/data_plane.hpp"
+#include "executor/communicator/communicator.hpp"
 #include "executor/half.hpp"
 
 // What every data plane of devices must do, as ranks that are threads check it: what is wrong ends the run.
 namespace zeroplan::executor::test {
 
 using program::DataType;
+using program::Group;
+using program::GroupKind;
 using program::Stream;
 
 inline void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
+}
+
+// One group of all ranks.
+inline std::vector<Group> all_of(const Communicator& world) {
+  return {{GroupKind::data_parallel, world.size(), world.rank(), 1}};
+}
+// Pairs of neighbours, and those with the same place in a pair.
+inline std::vector<Group> pairs_and_places(const Communicator& world) {
+  return {{GroupKind::tensor_parallel, 2, world.rank() % 2, 1},
+          {GroupKind::data_parallel, world.size() / 2, world.rank() / 2, 2}};
 }
 
 // A vector in the device's memory, as numbers.
@@ -118,7 +130,7 @@ inline void check_collectives(BareDevice& device, DataPlane& plane, int rounding
     device.synchronize();
   };
   for (const DataType type : {DataType::fp32, DataType::fp16, DataType::bf16}) {
-    for (const Elements part : {Elements{0}, Elements{1}, Elements{7}, Elements{97}}) {
+    for (const Elements part : {Elements{0}, Elements{1}, Elements{37}}) {
       const Elements whole = part * ranks;
       DeviceVector vector(device, type, whole + (part > 0 ? 1 : 0));  // no multiple of the ranks
       vector.set(values_of(rank, vector.tensor().elements));
@@ -157,7 +169,7 @@ inline void check_collectives(BareDevice& device, DataPlane& plane, int rounding
           require(got[static_cast<std::size_t>(i)] == value_of(i / part, i % part), "all_gather");
         }
       }
-      for (std::int64_t root = 0; root < ranks; ++root) {
+      for (const std::int64_t root : {std::int64_t{0}, ranks - 1}) {
         vector.set(values_of(rank, vector.tensor().elements));
         run({.kind = TransferKind::broadcast, .whole = vector.tensor(), .other = root});
         require(vector.get() == values_of(root, vector.tensor().elements), "broadcast");

@@ -21,33 +21,18 @@ using zeroplan::emulation::Gpu;
 using zeroplan::emulation::Machine;
 using zeroplan::emulation::Policy;
 using zeroplan::emulation::Schedule;
-using zeroplan::program::Stream;
 
-using Groups = std::vector<std::unique_ptr<Communicator>>;
 using Planes = std::vector<std::unique_ptr<DataPlane>>;
-
-Groups all_of(Communicator& world) {
-  Groups groups;
-  groups.push_back(world.split(0, world.rank()));
-  return groups;
-}
-Groups pairs_and_places(Communicator& world) {
-  Groups groups;
-  groups.push_back(world.split(world.rank() / 2, world.rank()));
-  groups.push_back(world.split(world.rank() % 2, world.rank()));
-  return groups;
-}
 
 struct Bed {
   explicit Bed(std::int64_t count, Schedule schedule = {})
       : ranks(count), machine({.gpus = std::vector<Gpu>(2), .schedule = schedule, .stuck_seconds = 20}) {}
 
-  void run(const std::function<Groups(Communicator&)>& split,
+  void run(const std::function<std::vector<Group>(const Communicator&)>& groups,
            const std::function<void(BareDevice&, const Planes&)>& rank_main) const {
     run_ranks(ranks, {.timeout = timeout, .delay = {}, .stalled = {}}, [&](Communicator& world) {
-      const Groups groups = split(world);
       BareDevice device(apart ? static_cast<int>(world.rank()) : 0);
-      const Planes planes = make_shared_card_planes(groups, device);
+      const Planes planes = make_shared_card_planes(world, device, groups(world));
       rank_main(device, planes);
     });
   }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <type_traits>
+#include <utility>
 
 #include "executor/communicator/ledger.hpp"
 #include "executor/device/cuda/cuda_streams.hpp"
@@ -47,20 +48,20 @@ static_assert(std::is_trivially_copyable_v<Shown>);
 
 class SharedCardPlane final : public DataPlane {
  public:
-  SharedCardPlane(Communicator& group, CudaStreams& streams)
-      : group_(group),
+  SharedCardPlane(std::unique_ptr<Communicator> group, CudaStreams& streams)
+      : group_(std::move(group)),
         streams_(streams),
-        sent_(static_cast<std::size_t>(group.size())),
-        received_(static_cast<std::size_t>(group.size())) {
+        sent_(static_cast<std::size_t>(group_->size())),
+        received_(static_cast<std::size_t>(group_->size())) {
     require_one_card();
     check(cudaSetDevice(streams.ordinal()), "cudaSetDevice");
     const auto own = std::make_shared<Points>();
-    for (const auto* other : gathered(group_, &own)) points_.push_back(*other);
-    group_.barrier();  // all have copied them
+    for (const auto* other : gathered(*group_, &own)) points_.push_back(*other);
+    group_->barrier();  // all have copied them
   }
 
-  std::int64_t rank() const override { return group_.rank(); }
-  std::int64_t size() const override { return group_.size(); }
+  std::int64_t rank() const override { return group_->rank(); }
+  std::int64_t size() const override { return group_->size(); }
   DataPlaneCapabilities capabilities() const override {
     return {.sums_in_rank_order = true, .runs_beside = true};
   }
@@ -94,7 +95,7 @@ class SharedCardPlane final : public DataPlane {
  private:
   void require_one_card() {
     const std::vector<std::array<std::int64_t, 2>> cards =
-        gathered(group_, std::array<std::int64_t, 2>{getpid(), streams_.ordinal()});
+        gathered(*group_, std::array<std::int64_t, 2>{getpid(), streams_.ordinal()});
     for (std::size_t other = 0; other < cards.size(); ++other) {
       if (cards[other] == cards[0]) continue;
       throw NotPossible(fmt::format(
@@ -125,20 +126,20 @@ class SharedCardPlane final : public DataPlane {
     const std::string reason =
         fmt::format("ranks are out of step: rank {} of a group is in {}; rank {} is in {}", one, text_of(its),
                     other, text_of(theirs));
-    group_.abort(reason);
+    group_->abort(reason);
     throw CommunicationError(reason);
   }
 
   void meet(const Transfer& transfer, const Call& call, cudaStream_t on) {
     record(own_points().ready, on);
-    const std::vector<Shown> all = gathered(group_, Shown{call, transfer.whole.data, transfer.own.data});
+    const std::vector<Shown> all = gathered(*group_, Shown{call, transfer.whole.data, transfer.own.data});
     for (std::size_t other = 1; other < all.size(); ++other) {
       require_alike(0, all[0].call, static_cast<std::int64_t>(other), all[other].call);
     }
     for (const auto& points : points_) wait(on, points->ready);
     move(transfer, all, on);
     record(own_points().done, on);
-    group_.barrier();  // all have recorded theirs
+    group_->barrier();  // all have recorded theirs
     for (const auto& points : points_) wait(on, points->done);
   }
 
@@ -178,24 +179,24 @@ class SharedCardPlane final : public DataPlane {
   void send(const Transfer& transfer, const Call& call, cudaStream_t on) {
     record(own_points().ready, on);
     Shown shown{call, transfer.whole.data, nullptr};
-    group_.send(tensor_of(shown), transfer.other);
-    group_.receive(tensor_of(shown), transfer.other);
+    group_->send(tensor_of(shown), transfer.other);
+    group_->receive(tensor_of(shown), transfer.other);
     wait(on, points_[static_cast<std::size_t>(transfer.other)]->done);
   }
   void receive(const Transfer& transfer, const Call& call, cudaStream_t on) {
     Shown shown;
-    group_.receive(tensor_of(shown), transfer.other);
+    group_->receive(tensor_of(shown), transfer.other);
     require_alike(transfer.other, shown.call, rank(), call);
     wait(on, points_[static_cast<std::size_t>(transfer.other)]->ready);
     copy(transfer.whole.data, shown.whole, transfer.whole.bytes(), on);
     record(own_points().done, on);
-    group_.send(tensor_of(shown), transfer.other);
+    group_->send(tensor_of(shown), transfer.other);
   }
   static Tensor tensor_of(Shown& shown) {
     return {reinterpret_cast<std::byte*>(&shown), program::DataType::uint8, sizeof shown};
   }
 
-  Communicator& group_;
+  std::unique_ptr<Communicator> group_;
   CudaStreams& streams_;
   std::vector<std::shared_ptr<Points>> points_;  // by rank
   std::uint64_t sequence_ = 0;
@@ -206,12 +207,15 @@ class SharedCardPlane final : public DataPlane {
 
 }  // namespace
 
-std::vector<std::unique_ptr<DataPlane>> make_shared_card_planes(
-    std::span<const std::unique_ptr<Communicator>> groups, Device& device) {
+std::vector<std::unique_ptr<DataPlane>> make_shared_card_planes(ControlPlane& world, Device& device,
+                                                                std::span<const program::Group> groups) {
   CudaStreams& streams = cuda_streams_of(device);
   std::vector<std::unique_ptr<DataPlane>> planes;
   planes.reserve(groups.size());
-  for (const auto& group : groups) planes.push_back(std::make_unique<SharedCardPlane>(*group, streams));
+  for (const program::Group& group : groups) {
+    planes.push_back(
+        std::make_unique<SharedCardPlane>(world.split(group.first_of(world.rank()), group.rank), streams));
+  }
   return planes;
 }
 

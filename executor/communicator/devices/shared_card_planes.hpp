@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "executor/communicator/communicator.hpp"
+#include "planner/program/groups.hpp"
 
 namespace zeroplan::executor {
 
-// Data planes of ranks that are threads of one process and share one GPU, in the order of `groups`, which outlive them: so all
-// stages and degrees run on a single card. `groups` are those of threads/; every rank calls it with its own device.
+// The data planes of a rank's groups, in the order of `groups`, where the ranks are threads of one process and share one
+// GPU: so all stages and degrees run on a single card. `world` is of threads/; every rank calls it with its own device.
 //
 //   meetings  two on the host for each collective, where ranks tell each other where their vectors are. They wait for what
 //             the other ranks issue, not for what the device does: that is ordered by events across the ranks' streams
@@ -17,7 +18,7 @@ namespace zeroplan::executor {
 //   sums      in the order of ranks, in fp32, rounded once: the bits of threads/
 //
 // Throws NotPossible where the ranks are on different GPUs or in different processes, or more than 32 in a group.
-std::vector<std::unique_ptr<DataPlane>> make_shared_card_planes(
-    std::span<const std::unique_ptr<Communicator>> groups, Device& device);
+std::vector<std::unique_ptr<DataPlane>> make_shared_card_planes(ControlPlane& world, Device& device,
+                                                                std::span<const program::Group> groups);
 
 }  // namespace zeroplan::executor
