@@ -1,7 +1,7 @@
 #pragma once
 
 #include "executor/norm_parts.hpp"
-#include "tests/executor/kernel_table.hpp"
+#include "tests/executor/norm_table.hpp"
 
 // Cases of the table for data movement and the optimizer step.
 namespace zeroplan::executor::test {
