@@ -35,12 +35,19 @@ foreach(kernel IN LISTS sm70_kernels)
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/sm70)
 
-file(GLOB sm70_sources CONFIGURE_DEPENDS device/cuda/*.cpp)
-add_library(zeroplan_cuda_sm70_module MODULE modules/cuda.cpp modules/interface.cpp ${sm70_sources} ${sm70_objects})
 set_source_files_properties(${sm70_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-target_include_directories(zeroplan_cuda_sm70_module SYSTEM PRIVATE ${sm70_toolkit}/include)
-target_link_libraries(zeroplan_cuda_sm70_module PRIVATE zeroplan_executor zeroplan_cpu zeroplan_options)
-# Not -Wl,--no-undefined: what is of CUDA is found when it is opened.
-set_target_properties(zeroplan_cuda_sm70_module PROPERTIES
-  PREFIX "" SUFFIX ".so" OUTPUT_NAME zeroplan_cuda_sm70 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-install(TARGETS zeroplan_cuda_sm70_module LIBRARY DESTINATION lib/zeroplan)
+
+# A module zeroplan_NAME_sm70.so. What it takes of CUDA is found when it is opened, so nothing asks for it here.
+function(zeroplan_add_sm70_module name)
+  add_library(zeroplan_${name}_sm70_module MODULE modules/${name}.cpp $<TARGET_OBJECTS:zeroplan_module_interface> ${ARGN})
+  target_include_directories(zeroplan_${name}_sm70_module SYSTEM PRIVATE ${sm70_toolkit}/include)
+  target_compile_definitions(zeroplan_${name}_sm70_module PRIVATE ZEROPLAN_OLDEST_SM=70)
+  target_link_libraries(zeroplan_${name}_sm70_module PRIVATE zeroplan_executor zeroplan_cpu zeroplan_options)
+  set_target_properties(zeroplan_${name}_sm70_module PROPERTIES
+    PREFIX "" SUFFIX ".so" OUTPUT_NAME zeroplan_${name}_sm70 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  install(TARGETS zeroplan_${name}_sm70_module LIBRARY DESTINATION lib/zeroplan)
+endfunction()
+file(GLOB sm70_cuda_sources CONFIGURE_DEPENDS device/cuda/*.cpp communicator/devices/*.cpp)
+zeroplan_add_sm70_module(cuda ${sm70_cuda_sources} ${sm70_objects})
+file(GLOB sm70_nccl_sources CONFIGURE_DEPENDS communicator/nccl/*.cpp)
+zeroplan_add_sm70_module(nccl ${sm70_nccl_sources})

@@ -47,12 +47,8 @@ std::optional<CudaDriver> ask_cuda_driver() {
   return found;
 }
 
-CudaModule choose_cuda_module(const CudaDriver& driver, int index) {
-  if (index < 0 || static_cast<std::size_t>(index) >= driver.sm.size()) {
-    throw NotPossible(
-        fmt::format("there is no GPU {}: the driver shows {}, from 0", index, driver.sm.size()));
-  }
-  const int sm = driver.sm[static_cast<std::size_t>(index)];
+CudaBuild choose_cuda_build(const CudaDriver& driver, int index) {
+  const int sm = driver.sm.at(static_cast<std::size_t>(index));
   const std::string card = fmt::format("GPU {} has compute capability {}.{}", index, sm / 10, sm % 10);
   const auto need = [&](int version, const char* driver_version) {
     if (driver.version >= version) return;
@@ -63,11 +59,11 @@ CudaModule choose_cuda_module(const CudaDriver& driver, int index) {
   };
   if (sm >= kAmpere) {
     need(kCuda13, "580");
-    return {.name = "cuda"};
+    return {};
   }
   if (sm >= kVolta) {
     need(kCuda12, "525");
-    return {.name = "cuda_sm70", .libraries = {"libcudart.so.12", "libcublasLt.so.12"}};
+    return {.suffix = "_sm70", .libraries = {"libcudart.so.12", "libcublasLt.so.12"}};
   }
   throw NotPossible(fmt::format("{}, and zeroplan has kernels for 7.0 (V100) and later", card));
 }

@@ -17,13 +17,14 @@ struct CudaDriver {
 // Asks libcuda.so.1. nullopt where there is none or it does not start.
 std::optional<CudaDriver> ask_cuda_driver();
 
-struct CudaModule {
-  std::string name;                      // of the module: cuda or cuda_sm70
-  std::vector<std::string> libraries{};  // opened before it, as it is not linked with them
+// A build of the modules for CUDA: zeroplan_cuda.so and zeroplan_nccl.so, or others.
+struct CudaBuild {
+  std::string suffix{};                  // of the modules' names: none, or _sm70
+  std::vector<std::string> libraries{};  // opened before the modules, which are not linked with them
 };
 
-// The module for GPU `index`. Throws NotPossible, with what to do, where there is none for it: a card before Volta, one of
-// another kind than the driver is for, or no such GPU.
-CudaModule choose_cuda_module(const CudaDriver& driver, int index);
+// The build for GPU `index`, which is one of the driver's. Throws NotPossible, with what to do, where there is none for it: a
+// card before Volta, or a driver that is too old.
+CudaBuild choose_cuda_build(const CudaDriver& driver, int index);
 
 }  // namespace zeroplan::executor
