@@ -190,20 +190,40 @@ class Grid {
       lane.group = 0;
     }
     ended_ = 0;
-    std::vector<std::size_t> turn(lanes_.size());
-    std::iota(turn.begin(), turn.end(), 0);
-    if (order_.order == LaneOrder::reverse) std::reverse(turn.begin(), turn.end());
+    std::vector<std::size_t> warps(meetings_.size());
+    std::iota(warps.begin(), warps.end(), 0);
+    if (order_.order == LaneOrder::reverse) std::reverse(warps.begin(), warps.end());
     while (ended_ < lanes_.size()) {
-      if (order_.order == LaneOrder::random) std::shuffle(turn.begin(), turn.end(), random_);
+      if (order_.order == LaneOrder::random) std::shuffle(warps.begin(), warps.end(), random_);
       bool any = false;
-      for (const std::size_t i : turn) {
-        if (lanes_[i].state != State::ready) continue;
-        any = true;
-        resume(lanes_[i]);
-        if (failure_) std::rethrow_exception(failure_);
+      for (const std::size_t warp : warps) {
+        // A warp runs as far as it can without the others, at random only sometimes.
+        while (run_warp(warp)) {
+          any = true;
+          if (order_.order == LaneOrder::random && random_() % 2 == 0) break;
+        }
       }
       if (!any) throw BlockError(deadlock());
     }
+  }
+
+  // Resumes each lane that is ready, once; false: none is.
+  bool run_warp(std::size_t warp) {
+    std::array<std::size_t, kWarp> turn{};
+    const std::size_t first = warp * kWarp;
+    const std::size_t count = std::min<std::size_t>(kWarp, lanes_.size() - first);
+    const auto end = turn.begin() + static_cast<std::ptrdiff_t>(count);
+    std::iota(turn.begin(), end, first);
+    if (order_.order == LaneOrder::reverse) std::reverse(turn.begin(), end);
+    if (order_.order == LaneOrder::random) std::shuffle(turn.begin(), end, random_);
+    bool any = false;
+    std::for_each(turn.begin(), end, [&](std::size_t i) {
+      if (lanes_[i].state != State::ready) return;
+      any = true;
+      resume(lanes_[i]);
+      if (failure_) std::rethrow_exception(failure_);
+    });
+    return any;
   }
 
   void resume(Lane& lane) {
@@ -368,9 +388,7 @@ void Grid::wait_for_copies(unsigned groups_left) {
   copies.erase(copies.begin(), due);
 }
 
-Place place_of(const char* operation, const std::source_location& where) {
-  return {operation, where.file_name(), where.line()};
-}
+Place place_of(const char* operation, const CallPlace& where) { return {operation, where.file, where.line}; }
 
 }  // namespace
 
@@ -392,12 +410,11 @@ void run_grid(const char* name, const GridShape& shape, void (*kernel)(const voi
   running = before;
 }
 
-void meet(const char* operation, unsigned mask, Combine combine, void* brought,
-          const std::source_location& where) {
+void meet(const char* operation, unsigned mask, Combine combine, void* brought, const CallPlace& where) {
   running->meet(place_of(operation, where), mask, combine, brought);
 }
 
-unsigned barrier(const char* operation, bool brought, const std::source_location& where) {
+unsigned barrier(const char* operation, bool brought, const CallPlace& where) {
   return running->barrier(place_of(operation, where), brought);
 }
 

@@ -22,7 +22,9 @@ struct Heads {
   __device__ Index begin(int sequence, int head) const {
     return first + sequence * of_sequence + head * of_head;
   }
-  __host__ __device__ Heads transposed() const { return {data, first, of_sequence, of_head, of_column, of_row}; }
+  __host__ __device__ Heads transposed() const {
+    return {data, first, of_sequence, of_head, of_column, of_row};
+  }
 };
 
 // What becomes of a product.
@@ -93,6 +95,7 @@ __global__ void __launch_bounds__(kThreads)
       load_panel(right.transposed(), right_begin, first_column, product.columns, depth, product.inner,
                  right_panel);
       __syncthreads();
+      ZEROPLAN_UNROLL
       for (int k = 0; k < kDepth; ++k) {
         ZEROPLAN_UNROLL
         for (int i = 0; i < kEach; ++i) {
