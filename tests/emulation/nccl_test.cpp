@@ -92,6 +92,7 @@ TEST_CASE("collectives and messages over NCCL are sums in double precision, in e
         bed.run(all_of, [&](BareDevice& device, const Planes& planes) {
           check_collectives(device, *planes[0], sums == NcclSums::rank_order ? 1 : static_cast<int>(ranks));
           check_messages(device, *planes[0]);
+          check_late_inputs(device, *planes[0]);
         });
         expect_clean(bed);
       }

@@ -197,6 +197,35 @@ inline void check_messages(BareDevice& device, DataPlane& plane) {
   require(in.get() == values_of((rank + ranks - 1) % ranks, 33), "message");
 }
 
+// Of what the stream still writes when the call is made.
+inline void check_late_inputs(BareDevice& device, DataPlane& plane) {
+  const std::int64_t before = (plane.rank() + plane.size() - 1) % plane.size();
+  DeviceVector source(device, DataType::fp32, 12);
+  DeviceVector summed(device, DataType::fp32, 12);
+  DeviceVector sent(device, DataType::fp32, 12);
+  DeviceVector received(device, DataType::fp32, 12);
+  source.set(std::vector<double>(12, static_cast<double>(plane.rank() + 1)));
+  const cudaStream_t stream = device.start(Stream::communication, {});
+  for (const DeviceVector* vector : {&summed, &sent}) {
+    cudaMemcpyAsync(vector->tensor().data, source.tensor().data, 48, cudaMemcpyDeviceToDevice, stream);
+    if (vector == &summed) {
+      plane.enqueue({.kind = TransferKind::all_reduce, .whole = summed.tensor()}, device,
+                    Stream::communication, {});
+    }
+  }
+  const Transfer send{
+      .kind = TransferKind::send, .whole = sent.tensor(), .other = (plane.rank() + 1) % plane.size()};
+  const Transfer receive{.kind = TransferKind::receive, .whole = received.tensor(), .other = before};
+  const bool last = plane.rank() == plane.size() - 1;
+  plane.enqueue(last ? receive : send, device, Stream::communication, {});
+  plane.enqueue(last ? send : receive, device, Stream::communication, {});
+  device.synchronize();
+  const auto sum = static_cast<double>(plane.size() * (plane.size() + 1) / 2);
+  require(summed.get() == std::vector<double>(12, sum), "the sum of late inputs");
+  require(received.get() == std::vector<double>(12, static_cast<double>(before + 1)),
+          "a message that was late");
+}
+
 // Sums of two groups on two streams of which neither waits for the other, as a step has them.
 inline void check_two_streams(BareDevice& device, std::span<const std::unique_ptr<DataPlane>> planes) {
   DeviceVector first(device, DataType::fp32, 10);

@@ -48,14 +48,16 @@ void expect_clean(const Bed& bed) { CHECK(bed.machine.problems() == std::vector<
 }  // namespace
 
 TEST_CASE("virtual ranks on one GPU compute sums in double precision, in every order of streams") {
-  for (const std::int64_t ranks : {1, 2, 3, 8}) {
+  for (const std::int64_t ranks : {1, 2, 3, 5}) {
     for (const Schedule schedule : {Schedule{Policy::in_order, 0}, Schedule{Policy::late, 0},
                                     Schedule{Policy::priority, 11}, Schedule{Policy::random, 5}}) {
       CAPTURE(ranks);
       const Bed bed(ranks, schedule);
       bed.run(all_of, [&](BareDevice& device, const Planes& planes) {
         check_collectives(device, *planes[0], 1);
-        if (ranks > 1) check_messages(device, *planes[0]);
+        if (ranks == 1) return;
+        check_messages(device, *planes[0]);
+        check_late_inputs(device, *planes[0]);
       });
       expect_clean(bed);
     }

@@ -57,10 +57,14 @@ test::Training trained_on_one_gpu(const Layout& layout, const Schedule& schedule
 }  // namespace
 
 TEST_CASE("virtual ranks on one GPU train as ranks on processors do, and all stages with the same bits") {
-  for (const auto& [data_parallel, tensor_parallel] :
-       {std::pair<std::int64_t, std::int64_t>{2, 1}, {3, 1}, {2, 2}}) {
+  struct Degrees {
+    std::int64_t data_parallel, tensor_parallel;
+    std::vector<int> stages;
+  };
+  for (const auto& [data_parallel, tensor_parallel, stages] :
+       {Degrees{2, 1, {0, 1, 2, 3}}, Degrees{3, 1, {1, 3}}, Degrees{2, 2, {0, 3}}}) {
     std::vector<float> first;
-    for (const int stage : {0, 1, 2, 3}) {
+    for (const int stage : stages) {
       CAPTURE(stage);
       CAPTURE(data_parallel);
       CAPTURE(tensor_parallel);
