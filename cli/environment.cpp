@@ -6,24 +6,14 @@
 #include <sys/utsname.h>
 
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include "cli/version.hpp"
+#include "executor/machine/host.hpp"
 #include "planner/describe/machine/cluster.hpp"
 
 namespace zeroplan::cli {
 namespace {
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown processor";
-}
 
 std::string system_name() {
   utsname names{};
@@ -43,7 +33,8 @@ std::string_view compiler_name() {
 
 reports::RunEnvironment run_environment(const std::vector<std::string>& words) {
   reports::RunEnvironment environment;
-  environment.processor = processor_name();
+  environment.processor = executor::read_host().processor;
+  if (environment.processor.empty()) environment.processor = "unknown processor";
   environment.logical_cpus = std::thread::hardware_concurrency();
   environment.memory_bytes = describe::host_memory_bytes();
   environment.system = system_name();

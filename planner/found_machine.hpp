@@ -44,6 +44,7 @@ struct FoundDriver {
   std::string problem;                       // in a sentence where it does not
   std::optional<std::string> version;        // "550.54.15"
   std::optional<std::int64_t> cuda_version;  // the newest CUDA that it runs, as CUDA counts: 12040 is 12.4
+  bool kernel_differs = false;  // the kernel runs another version of the driver than the libraries are of
 };
 
 // A network interface that is a device of its own, not a bridge or a container's end.

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -275,7 +276,7 @@ Report detected_report(std::string_view version, const FoundMachine& machine) {
   const Advice advice = advice_for(machine);
   Report report;
   report.data = answer_data(version, machine, advice);
-  report.rows = "gpus";
+  if (!machine.gpus.empty()) report.rows = "gpus";
   report.blocks.emplace_back(Paragraph{host_text(machine.host)});
   if (machine.driver.works) {
     report.blocks.emplace_back(Paragraph{fmt::format("NVIDIA driver {}.", driver_text(machine.driver))});
@@ -288,7 +289,10 @@ Report detected_report(std::string_view version, const FoundMachine& machine) {
     report.blocks.emplace_back(
         Commands{{fmt::format("zeroplan fit gpt2-xl --hw {} --zero 2", *advice.argument)}});
   } else if (const Data* description = report.data.find("description"); !description->is_null()) {
-    report.blocks.emplace_back(Lines{{write_yaml(*description)}});
+    Lines lines;
+    std::istringstream text(write_yaml(*description));
+    for (std::string line; std::getline(text, line);) lines.lines.push_back(line);
+    report.blocks.emplace_back(std::move(lines));
   }
   return report;
 }

@@ -18,7 +18,7 @@ struct Finding {
   FindingState state = FindingState::ok;
   bool needed = false;  // a run on the device that was asked for cannot start without it
   std::string found{};
-  std::string why{};   // it matters; empty where the state is ok
+  std::string why{};   // it matters, half a sentence
   std::string mend{};  // a command; empty where the state is ok
 };
 

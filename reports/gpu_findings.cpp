@@ -12,8 +12,9 @@ namespace {
 
 using enum FindingState;
 
-constexpr double kLeastCapability = 7.0;    // V100
-constexpr std::int64_t kLeastCuda = 11080;  // 11.8
+constexpr double kLeastCapability = 7.0;  // V100
+// The oldest toolkit is 11.8, which drivers for any CUDA 11 run (CUDA Compatibility, minor version compatibility).
+constexpr std::int64_t kLeastCuda = 11000;
 constexpr std::int64_t kLeastNccl = 21800;  // communicators by split
 
 std::string indices_of(const std::vector<std::int64_t>& indices) {
@@ -37,10 +38,8 @@ Finding driver_finding(const FoundSystem& system) {
   if (!driver.works) {
     finding.state = missing;
     finding.found = driver.problem;
-    // A mismatch is what an update leaves until the kernel takes the new module.
-    finding.mend = driver.problem.find("different versions") != std::string::npos
-                       ? "reboot"
-                       : "apt-get install nvidia-driver && modprobe nvidia";
+    // An update leaves the kernel's module as it was until the next start.
+    finding.mend = driver.kernel_differs ? "reboot" : "apt-get install nvidia-driver && modprobe nvidia";
     return finding;
   }
   finding.found = driver_text(driver);
@@ -54,11 +53,11 @@ Finding driver_finding(const FoundSystem& system) {
 
 Finding gpus_finding(const FoundSystem& system) {
   Finding finding{.key = "gpus", .what = "GPUs"};
+  finding.why = "a run on GPUs needs one for each rank";
   const std::vector<FoundGpu>& gpus = system.machine.gpus;
   if (gpus.empty()) {
     finding.state = missing;
     finding.found = "the driver sees no GPU";
-    finding.why = "a run on GPUs needs one for each rank";
     finding.mend = "docker run --gpus all (of a container; else look at lspci -d 10de:)";
     return finding;
   }
@@ -79,21 +78,23 @@ Finding gpus_finding(const FoundSystem& system) {
     const auto others = those(system, [](const FoundGpu& gpu) {
       return gpu.compute_capability.value_or(kLeastCapability) >= kLeastCapability;
     });
-    finding.mend =
-        fmt::format("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}", fmt::join(others, ","));
+    finding.mend = others.empty() ? "zeroplan validate gpt2 --device cpu"
+                                  : fmt::format("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}",
+                                                fmt::join(others, ","));
   }
   return finding;
 }
 
 Finding mig_finding(const FoundSystem& system) {
   Finding finding{.key = "mig", .what = "MIG"};
+  finding.why =
+      "a rank gets an instance with a part of the memory, and NCCL cannot join instances of one GPU";
   const auto divided = those(system, [](const FoundGpu& gpu) { return gpu.mig.value_or(false); });
-  finding.found = "no GPU is divided";
+  const auto known = those(system, [](const FoundGpu& gpu) { return gpu.mig.has_value(); });
+  finding.found = known.empty() ? "the driver knows of none" : "no GPU is divided";
   if (divided.empty()) return finding;
   finding.state = warning;
   finding.found = indices_of(divided) + " is divided into instances";
-  finding.why =
-      "a rank gets an instance with a part of the memory, and NCCL cannot join instances of one GPU";
   finding.mend = fmt::format("nvidia-smi -i {} -mig 0", fmt::join(divided, ","));
   return finding;
 }
@@ -105,6 +106,7 @@ bool slows(const std::string& reason) {
 
 Finding clocks_finding(const FoundSystem& system) {
   Finding finding{.key = "gpu_clocks", .what = "GPU clocks"};
+  finding.why = "times that were measured at other clocks do not compare";
   std::vector<std::string> held;
   for (const FoundGpu& gpu : system.machine.gpus) {
     for (const std::string& reason : gpu.throttle_reasons.value_or(std::vector<std::string>{})) {
@@ -114,7 +116,7 @@ Finding clocks_finding(const FoundSystem& system) {
   const FoundGpu& first = system.machine.gpus.front();
   const std::int64_t most = first.most_sm_clock_mhz.value_or(0);
   if (held.empty()) {
-    finding.found = "nothing holds them back";
+    finding.found = first.throttle_reasons ? "nothing holds them back" : "not known";
     if (first.sm_clock_mhz && most > 0) {
       finding.found += fmt::format("; GPU 0 is at {} of {} MHz", *first.sm_clock_mhz, most);
     }
@@ -122,31 +124,32 @@ Finding clocks_finding(const FoundSystem& system) {
   }
   finding.state = warning;
   finding.found = fmt::format("{}", fmt::join(held, "; "));
-  finding.why = "times that were measured at other clocks do not compare";
   // Locked below their highest, clocks no longer vary with power and temperature.
-  if (most > 0) finding.mend = fmt::format("nvidia-smi -lgc {}", most * 3 / 4);
+  finding.mend =
+      most > 0 ? fmt::format("nvidia-smi -lgc {}", most * 3 / 4) : "nvidia-smi -q -d CLOCK,PERFORMANCE";
   return finding;
 }
 
 Finding persistence_finding(const FoundSystem& system) {
   Finding finding{.key = "persistence", .what = "persistence mode"};
+  finding.why = "the driver starts the GPU anew for each run, which takes seconds and forgets locked clocks";
   const auto off = those(system, [](const FoundGpu& gpu) { return gpu.persistence == std::optional(false); });
-  finding.found = "no GPU is unloaded between runs";
+  const auto known = those(system, [](const FoundGpu& gpu) { return gpu.persistence.has_value(); });
+  finding.found = known.empty() ? "not known" : "no GPU is unloaded between runs";
   if (off.empty()) return finding;
   finding.state = warning;
   finding.found = "off on " + indices_of(off);
-  finding.why = "the driver starts the GPU anew for each run, which takes seconds and forgets locked clocks";
   finding.mend = "nvidia-smi -pm 1";
   return finding;
 }
 
 Finding module_finding(const FoundModule& module, const std::string& name, const std::string& why) {
   Finding finding{.key = name + "_module", .what = fmt::format("zeroplan's {} module", name)};
+  finding.why = why;
   finding.found = fmt::format("zeroplan_{}.so opens", name);
   if (module.works) return finding;
   finding.state = missing;
   finding.found = module.problem;
-  finding.why = why;
   finding.mend = "cmake --preset release -DZEROPLAN_CUDA=ON && ninja -C build/release";
   return finding;
 }
@@ -182,14 +185,14 @@ constexpr const char* kFoundThrough = "; the loader finds it in LD_LIBRARY_PATH 
 Finding runtime_finding(const FoundSystem& system) {
   const FoundLibrary& library = system.cuda_runtime;
   Finding finding = library_finding(library, "cuda_runtime", "CUDA runtime");
+  finding.why = fmt::format("zeroplan's CUDA module calls it{}", kFoundThrough);
   if (finding.state == missing) {
-    finding.why = fmt::format("zeroplan's CUDA module calls it{}", kFoundThrough);
     finding.mend = install_command(system, "cuda-runtime");
     return finding;
   }
   if (library.version) finding.found += ", CUDA " + cuda_version_text(*library.version);
   const auto& supported = system.machine.driver.cuda_version;
-  // Within a major version, an older driver runs a newer runtime (CUDA Compatibility, minor version compatibility).
+  // Within a major version, an older driver runs a newer runtime.
   if (library.version && supported && *library.version / 1000 > *supported / 1000) {
     finding.state = missing;
     finding.found += fmt::format("; the driver runs CUDA up to {}", cuda_version_text(*supported));
@@ -201,9 +204,9 @@ Finding runtime_finding(const FoundSystem& system) {
 
 Finding cublaslt_finding(const FoundSystem& system) {
   Finding finding = library_finding(system.cublaslt, "cublaslt", "cuBLASLt");
+  finding.why = fmt::format("it computes matrix products on GPUs{}", kFoundThrough);
   if (system.cublaslt.version) finding.found += ", " + version_text(*system.cublaslt.version);
   if (finding.state == ok) return finding;
-  finding.why = fmt::format("it computes matrix products on GPUs{}", kFoundThrough);
   finding.mend = install_command(system, "cublas");
   return finding;
 }
@@ -214,10 +217,9 @@ Finding nccl_finding(const FoundSystem& system) {
   if (version) finding.found += ", " + version_text(*version);
   const bool is_old = version && *version < kLeastNccl;
   if (is_old) finding.state = missing;
-  if (finding.state == ok) return finding;
   finding.why = is_old ? fmt::format("zeroplan needs {} or later", version_text(kLeastNccl))
                        : "ranks on several GPUs talk through it; one GPU needs none";
-  finding.mend = install_command(system, "nccl");
+  if (finding.state == missing) finding.mend = install_command(system, "nccl");
   return finding;
 }
 

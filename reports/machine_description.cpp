@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,12 @@ Data figure(const Data& value, std::string_view source, const std::string& note 
   Data data = Data::map().set("value", value).set("source", source);
   if (!note.empty()) data.set("note", note);
   return data;
+}
+
+// A rate, to the thousandth.
+Data rate_figure(double rate, std::string_view source, const std::string& note = {}) {
+  constexpr double kThousandths = 1e3;
+  return figure(std::round(rate * kThousandths) / kThousandths, source, note);
 }
 
 Data to_fill_in(std::string_view what) {
@@ -82,7 +89,8 @@ void set_memory_rate(const FoundGpu& gpu, Data& data) {
   constexpr double kMegabytesOfGigabyte = 1e3;
   const double rate = static_cast<double>(*gpu.most_memory_clock_mhz) * kTransfersOfClock *
                       static_cast<double>(*gpu.memory_bus_bits) / kBitsOfByte / kMegabytesOfGigabyte;
-  data.set("memory_gbytes_per_s", figure(rate, kNvml, "the highest memory clock x 2 x the width of the bus"));
+  data.set("memory_gbytes_per_s",
+           rate_figure(rate, kNvml, "the highest memory clock x 2 x the width of the bus"));
 }
 
 std::optional<double> nvlink_rate(const FoundGpu& gpu) {
@@ -94,11 +102,12 @@ std::optional<double> nvlink_rate(const FoundGpu& gpu) {
 void set_links(const FoundGpu& gpu, Data& data) {
   if (gpu.nvlinks) data.set("nvlink_links", figure(*gpu.nvlinks, kNvml));
   if (const auto rate = nvlink_rate(gpu)) {
-    data.set("nvlink_gbytes_per_s", figure(*rate, kNvml, "as the links are signalled"));
+    data.set("nvlink_gbytes_per_s", rate_figure(*rate, kNvml, "as the links are signalled"));
   }
   if (const auto rate = pcie_gbytes_per_s(gpu)) {
-    data.set("pcie_gbytes_per_s",
-             figure(*rate, kNvml, fmt::format("generation {} x{}", *gpu.pcie_generation, *gpu.pcie_lanes)));
+    data.set(
+        "pcie_gbytes_per_s",
+        rate_figure(*rate, kNvml, fmt::format("generation {} x{}", *gpu.pcie_generation, *gpu.pcie_lanes)));
   }
 }
 
@@ -149,7 +158,7 @@ Data machine_description(const FoundMachine& machine) {
       .set("devices", figure(count, kNvml))
       .set("fabric", describe::fabric_names()[static_cast<std::size_t>(fabric)]);
   const auto link = fabric == describe::Fabric::pcie ? pcie_gbytes_per_s(gpu) : nvlink_rate(gpu);
-  if (link) data.set("link_gbytes_per_s_per_device", figure(*link, kNvml));
+  if (link) data.set("link_gbytes_per_s_per_device", rate_figure(*link, kNvml));
   set_network(machine, data);
   if (machine.host.memory_bytes) data.set("host_memory_bytes", figure(*machine.host.memory_bytes, kSystem));
   return data.set("device", std::move(device));

@@ -24,19 +24,20 @@ std::string gib(Bytes bytes) {
 
 Finding port_finding(const FoundSystem& system) {
   Finding finding{.key = "port", .what = "port of the rendezvous"};
+  finding.why = "rank 0 of processes that no MPI joins listens at MASTER_PORT";
   if (system.rendezvous_problem.empty()) {
     finding.found = fmt::format("{} is free", system.rendezvous_port);
     return finding;
   }
   finding.state = warning;
   finding.found = system.rendezvous_problem;
-  finding.why = "rank 0 of processes that no MPI joins listens at MASTER_PORT";
   finding.mend = "export MASTER_PORT=29511";
   return finding;
 }
 
 Finding locked_finding(const FoundSystem& system, RunsOn device) {
   Finding finding{.key = "locked_memory", .what = "limit of locked memory"};
+  finding.why = "RDMA and pinned host memory lock what they use";
   if (!system.locked_memory_bytes) {
     finding.found = "none";
     return finding;
@@ -46,44 +47,43 @@ Finding locked_finding(const FoundSystem& system, RunsOn device) {
   for (const FoundNic& nic : system.machine.nics) has_rdma = has_rdma || nic.kind != "Ethernet";
   if (!(has_rdma || device == RunsOn::cuda) || *system.locked_memory_bytes >= kLittleLocked) return finding;
   finding.state = warning;
-  finding.why = "RDMA and pinned host memory lock what they use";
   finding.mend = "ulimit -l unlimited (of a container: docker run --ulimit memlock=-1)";
   return finding;
 }
 
 Finding files_finding(const FoundSystem& system, RunsOn device) {
   Finding finding{.key = "open_files", .what = "limit of open files"};
+  finding.why = "every connection between ranks is an open file";
   finding.found = system.open_files ? fmt::format("{}", *system.open_files) : "none";
   const std::int64_t least = device == RunsOn::cuda ? kFewFilesOnGpus : kFewFiles;
   if (!system.open_files || *system.open_files >= least) return finding;
   finding.state = warning;
-  finding.why = "every connection between ranks is an open file";
   finding.mend = "ulimit -n 65536";
   return finding;
 }
 
 Finding shared_finding(const FoundSystem& system, RunsOn device) {
   Finding finding{.key = "shared_memory", .what = "/dev/shm"};
+  finding.why =
+      "processes of one host exchange through it: MPI's, and NCCL's where GPUs do not reach each other";
   const auto& size = system.shared_memory_bytes;
   finding.found = size ? gib(*size) : "not there";
   const bool several = device == RunsOn::cuda && system.machine.gpus.size() > 1;
   if (size && (*size >= kSmallShared || !several)) return finding;
   finding.state = warning;
-  finding.why =
-      "processes of one host exchange through it: MPI's, and NCCL's where GPUs do not reach each other";
   finding.mend = "mount -o remount,size=8G /dev/shm (of a container: docker run --shm-size=8g)";
   return finding;
 }
 
 Finding memory_finding(const FoundSystem& system) {
   Finding finding{.key = "host_memory", .what = "host memory"};
+  finding.why = "what is above it ends the run without a message";
   const auto& all = system.machine.host.memory_bytes;
   finding.found = all ? gib(*all) : "not known";
   if (!system.cgroup_memory_bytes) return finding;
   finding.state = warning;
   finding.found =
       fmt::format("{} of {}, by a control group", gib(*system.cgroup_memory_bytes), finding.found);
-  finding.why = "what is above it ends the run without a message";
   finding.mend = "srun --mem=0 (of a container: docker run without --memory)";
   return finding;
 }
@@ -92,6 +92,7 @@ Finding processors_finding(const FoundSystem& system) {
   Finding finding{.key = "processors", .what = "processors"};
   const std::int64_t all = system.machine.host.logical_cpus;
   finding.found = fmt::format("{} of {}", system.allowed_cpus, all);
+  finding.why = "the ranks of this machine share them";
   const bool has_quota = system.cgroup_cpus && *system.cgroup_cpus < static_cast<double>(system.allowed_cpus);
   if (has_quota)
     finding.found += fmt::format(", {:.1f} of them in time by a control group", *system.cgroup_cpus);
@@ -105,6 +106,7 @@ Finding processors_finding(const FoundSystem& system) {
 
 Finding huge_pages_finding(const FoundSystem& system) {
   Finding finding{.key = "huge_pages", .what = "huge pages"};
+  finding.why = "the CPU device asks for them: products miss fewer addresses";
   finding.found = !system.huge_pages ? "not known"
                                      : fmt::format("{} reserved of {}", *system.huge_pages,
                                                    gib(system.huge_page_bytes.value_or(0)));
@@ -112,7 +114,6 @@ Finding huge_pages_finding(const FoundSystem& system) {
   finding.found += ", transparent ones: " + transparent.value_or("not known");
   if (transparent != std::optional<std::string>("never")) return finding;
   finding.state = warning;
-  finding.why = "the CPU device asks for them: products miss fewer addresses";
   finding.mend = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
   return finding;
 }
@@ -121,6 +122,7 @@ Finding clock_finding(const FoundSystem& system) {
   Finding finding{.key = "clock", .what = "monotonic clock"};
   const std::string source = system.clock_source.value_or("not known");
   finding.found = fmt::format("source {}", source);
+  finding.why = "times of ranks are differences of its readings, many in a step";
   if (system.clock_steps_back_nanoseconds > 0) {
     finding.state = warning;
     finding.found += fmt::format("; it went back by {} ns from one processor to the next",

@@ -60,6 +60,7 @@ struct NvmlLibrary {
     const Result result = init();
     if (result != nvml::kSuccess) {
       driver.problem = problem_of(result);
+      driver.kernel_differs = result == nvml::kLibraryMismatch;
       return;
     }
     initialised = true;

@@ -58,7 +58,7 @@ std::optional<std::int64_t> soft_limit(decltype(RLIMIT_NOFILE) resource) {
 std::optional<std::string> find_program(const std::string& name, const std::string& folders) {
   std::istringstream parts(folders);
   for (std::string folder; std::getline(parts, folder, ':');) {
-    const std::string file = folder + '/' + name;
+    const std::string file = path(folder) / name;
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   return std::nullopt;

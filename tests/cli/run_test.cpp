@@ -149,7 +149,7 @@ TEST_CASE("--out keeps a link a link") {
 }
 
 TEST_CASE("every command has help with examples") {
-  for (const char* command : {"fit", "compare", "explain", "models", "hw"}) {
+  for (const char* command : {"fit", "compare", "explain", "models", "hw", "doctor"}) {
     const CommandResult result = run_command(std::string(command) + " --help");
     CAPTURE(command);
     CHECK(result.exit_code == 0);
@@ -161,8 +161,7 @@ TEST_CASE("every command has help with examples") {
 TEST_CASE("every format of every command is written") {
   for (const char* command :
        {"fit gpt2 --hw v100-32gb", "compare gpt2 --hw v100-32gb", "explain peak_bytes gpt2 --hw v100-32gb",
-        "explain", "models list", "models show gpt2", "models count gpt2", "hw list", "hw show dgx2",
-        "hw detect"}) {
+        "explain", "models list", "models show gpt2", "models count gpt2", "hw list", "hw show dgx2"}) {
     for (const char* format : {"table", "json", "jsonl", "csv", "md", "yaml"}) {
       CAPTURE(command);
       CAPTURE(format);

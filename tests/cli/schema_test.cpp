@@ -159,7 +159,6 @@ TEST_CASE("every command that plans or lists answers by its schema") {
       {"hardware_list", "hw list"},
       {"machine", "hw show dgx-a100"},
       {"machine", "hw show v100-32gb"},
-      {"machine", "hw detect"},
       {"models", "models list"},
       {"model_description", "models show deepseek-v3"},
       {"model_description", "models show gemma2-9b"},
