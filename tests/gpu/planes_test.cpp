@@ -32,10 +32,9 @@ TEST_CASE("GPU: virtual ranks on one card compute sums in double precision") {
   for (const std::int64_t ranks : {1, 2, 3, 8}) {
     CAPTURE(ranks);
     run_threads(ranks, [&](Communicator& world) {
-      std::vector<std::unique_ptr<Communicator>> groups;
-      groups.push_back(world.split(0, world.rank()));
       BareDevice device;
-      const Planes planes = make_shared_card_planes(groups, device);
+      const std::vector<Group> groups{{GroupKind::data_parallel, world.size(), world.rank(), 1}};
+      const Planes planes = make_shared_card_planes(world, device, groups);
       check_collectives(device, *planes[0], 1);
       if (ranks > 1) check_messages(device, *planes[0]);
     });
