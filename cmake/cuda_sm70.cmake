@@ -23,10 +23,12 @@ set(sm70_objects "")
 foreach(kernel IN LISTS sm70_kernels)
   get_filename_component(name ${kernel} NAME_WE)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/sm70/${name}.o)
-  # clang warns that it knows 12.9 in part only; wrappers of instructions that sm_70 lacks do not use their parameters.
+  # clang warns that it knows 12.9 in part only; wrappers of instructions that sm_70 lacks do not use their parameters;
+  # nvcc unrolls some loops that clang does not, which is no error.
   add_custom_command(OUTPUT ${object}
     COMMAND ${ZEROPLAN_CUDA_CLANG} -x cuda --cuda-gpu-arch=sm_70 --cuda-path=${sm70_toolkit} --no-offload-new-driver
-            -std=c++20 -O3 -DNDEBUG -fPIC -Wall -Wextra -Werror -Wno-unknown-cuda-version -Wno-unused-parameter -I${PROJECT_SOURCE_DIR}
+            -std=c++20 -O3 -DNDEBUG -fPIC -Wall -Wextra -Werror -Wno-unknown-cuda-version -Wno-unused-parameter
+            -Wno-error=pass-failed -I${PROJECT_SOURCE_DIR}
             -MD -MF ${object}.d -c ${kernel} -o ${object}
     DEPENDS ${kernel}
     DEPFILE ${object}.d
