@@ -5,9 +5,11 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "executor/cuda_choice.hpp"
 #include "executor/error.hpp"
 #include "executor/module_interface.hpp"
 
@@ -46,17 +48,35 @@ void* find(const std::string& name, const char* symbol) {
   throw NotPossible(fmt::format("zeroplan_{}.so was not found (looked for {})", name, tried));
 }
 
+// The module `name` for GPU `index`, with the libraries open that it is not linked with. Without a driver the usual one says
+// what is missing.
+std::string module_for_gpu(const std::string& name, int index, std::vector<std::string> libraries) {
+  const std::optional<CudaDriver> driver = ask_cuda_driver();
+  if (!driver || index < 0 || static_cast<std::size_t>(index) >= driver->sm.size()) return name;
+  const CudaBuild build = choose_cuda_build(*driver, index);
+  if (build.suffix.empty()) return name;
+  libraries.insert(libraries.begin(), build.libraries.begin(), build.libraries.end());
+  for (const std::string& library : libraries) {
+    if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) continue;
+    throw NotPossible(
+        fmt::format("GPU {} needs {} of CUDA 12, which cannot be opened: {}", index, library, dlerror()));
+  }
+  return name + build.suffix;
+}
+
 }  // namespace
 
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options) {
-  const auto make = reinterpret_cast<MakeDeviceFunction*>(find(name, kMakeDeviceSymbol));
+  const std::string module = name == "cuda" ? module_for_gpu(name, options.index, {}) : name;
+  const auto make = reinterpret_cast<MakeDeviceFunction*>(find(module, kMakeDeviceSymbol));
   return std::unique_ptr<Device>(make(options));
 }
 
 DataPlanes make_nccl_module_planes(ControlPlane& world, Device& device,
                                    std::span<const program::Group> groups,
                                    std::chrono::milliseconds timeout) {
-  const auto make = reinterpret_cast<MakeNcclPlanesFunction*>(find("nccl", kMakeNcclPlanesSymbol));
+  const std::string module = module_for_gpu("nccl", 0, {"libnccl.so.2"});  // a host's cards are alike
+  const auto make = reinterpret_cast<MakeNcclPlanesFunction*>(find(module, kMakeNcclPlanesSymbol));
   DataPlanes planes;
   make(world, device, groups, timeout, planes);
   return planes;

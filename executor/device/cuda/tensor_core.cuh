@@ -3,8 +3,6 @@
 #include "executor/device/cuda/kernel_code.cuh"
 
 #if defined(ZEROPLAN_EMULATED)
-#include <source_location>
-
 #include "block/tensor_core.hpp"
 #endif
 
@@ -15,19 +13,19 @@ namespace zeroplan::executor::cuda {
 #if defined(ZEROPLAN_EMULATED)
 
 inline void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, bf16,
-                     const std::source_location& where = std::source_location::current()) {
+                     const emulation::CallPlace& where = emulation::CallPlace::current()) {
   emulation::multiply_16x8x16<float_from_bf16>(c, a, b0, b1, where);
 }
 inline void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, fp16,
-                     const std::source_location& where = std::source_location::current()) {
+                     const emulation::CallPlace& where = emulation::CallPlace::current()) {
   emulation::multiply_16x8x16<float_from_fp16>(c, a, b0, b1, where);
 }
 inline void load_matrices(std::uint32_t (&to)[4], const void* row,
-                          const std::source_location& where = std::source_location::current()) {
+                          const emulation::CallPlace& where = emulation::CallPlace::current()) {
   emulation::load_matrices<false>(to, row, where);
 }
 inline void load_matrices_transposed(std::uint32_t (&to)[4], const void* row,
-                                     const std::source_location& where = std::source_location::current()) {
+                                     const emulation::CallPlace& where = emulation::CallPlace::current()) {
   emulation::load_matrices<true>(to, row, where);
 }
 inline void start_copy(void* to_shared, const void* from, bool is_there) {

@@ -388,9 +388,7 @@ void Grid::wait_for_copies(unsigned groups_left) {
   copies.erase(copies.begin(), due);
 }
 
-Place place_of(const char* operation, const std::source_location& where) {
-  return {operation, where.file_name(), where.line()};
-}
+Place place_of(const char* operation, const CallPlace& where) { return {operation, where.file, where.line}; }
 
 }  // namespace
 
@@ -412,12 +410,11 @@ void run_grid(const char* name, const GridShape& shape, void (*kernel)(const voi
   running = before;
 }
 
-void meet(const char* operation, unsigned mask, Combine combine, void* brought,
-          const std::source_location& where) {
+void meet(const char* operation, unsigned mask, Combine combine, void* brought, const CallPlace& where) {
   running->meet(place_of(operation, where), mask, combine, brought);
 }
 
-unsigned barrier(const char* operation, bool brought, const std::source_location& where) {
+unsigned barrier(const char* operation, bool brought, const CallPlace& where) {
   return running->barrier(place_of(operation, where), brought);
 }
 

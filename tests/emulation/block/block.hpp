@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <stdexcept>
 
 // A block of a CUDA kernel on the host: its threads (lanes) are fibers of one thread, of which one runs until it waits
@@ -43,6 +42,16 @@ void run_grid(const char* name, const GridShape& shape, const Kernel& kernel) {
 
 // ---- what a lane calls ----
 
+// Where a call stands, which is part of what lanes must agree on. As std::source_location, which clang 14 does not have.
+struct CallPlace {
+  const char* file = "";
+  unsigned line = 0;
+
+  static constexpr CallPlace current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
 inline constexpr int kWarp = 32;
 
 // Sees what every lane of a warp brought and answers to each of them, through the pointers that they brought; those of
@@ -51,12 +60,11 @@ using Combine = void (*)(void* const* brought, unsigned mask);
 
 // Waits until all lanes of `mask` are at this place, where the last one to come calls combine. Throws BlockError where
 // the mask leaves the calling lane out, names lanes that do not exist, or meets another mask or operation.
-void meet(const char* operation, unsigned mask, Combine combine, void* brought,
-          const std::source_location& where);
+void meet(const char* operation, unsigned mask, Combine combine, void* brought, const CallPlace& where);
 
 // Waits until all lanes of the block are at this place; returns how many brought true. Throws BlockError where another
 // lane waits at another place.
-unsigned barrier(const char* operation, bool brought, const std::source_location& where);
+unsigned barrier(const char* operation, bool brought, const CallPlace& where);
 
 // Of the running block.
 std::byte* shared_memory();

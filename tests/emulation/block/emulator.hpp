@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 
 #include "block/block.hpp"
 
@@ -27,7 +26,7 @@ struct Shuffled {
 
 // Each lane takes the value of another one; a lane that is not in the mask has none.
 template <class T>
-T shuffle(const char* operation, unsigned mask, T value, unsigned from, const std::source_location& where) {
+T shuffle(const char* operation, unsigned mask, T value, unsigned from, const CallPlace& where) {
   Shuffled<T> brought{value, from, value};
   meet(
       operation, mask,
@@ -49,7 +48,7 @@ struct Ballot {
   unsigned result;
 };
 
-inline unsigned ballot(const char* operation, unsigned mask, bool value, const std::source_location& where) {
+inline unsigned ballot(const char* operation, unsigned mask, bool value, const CallPlace& where) {
   Ballot brought{value, 0};
   meet(
       operation, mask,
@@ -70,7 +69,7 @@ inline unsigned ballot(const char* operation, unsigned mask, bool value, const s
 
 // ---- barriers and warps; the place of a call is part of what lanes must agree on ----
 
-using EmulatedPlace = std::source_location;
+using EmulatedPlace = zeroplan::emulation::CallPlace;
 
 inline void __syncthreads(const EmulatedPlace& where = EmulatedPlace::current()) {
   zeroplan::emulation::barrier("__syncthreads", false, where);

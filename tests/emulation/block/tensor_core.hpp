@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 
 #include "block/block.hpp"
 
@@ -19,7 +18,7 @@ struct MultiplyArguments {
 // c += a b in fp32.
 template <float (*to_float)(std::uint16_t)>
 void multiply_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
-                      const std::source_location& where) {
+                      const CallPlace& where) {
   MultiplyArguments brought{c, a, {b0, b1}};
   meet(
       "mma", 0xffffffffU,
@@ -70,7 +69,7 @@ struct LoadArguments {
 // Four matrices of 8 rows of 16 bytes; lanes 8 i to 8 i + 7 say where the rows of matrix i are. Refuses rows that are not
 // at multiples of 16 bytes.
 template <bool transposed>
-void load_matrices(std::uint32_t (&to)[4], const void* row, const std::source_location& where) {
+void load_matrices(std::uint32_t (&to)[4], const void* row, const CallPlace& where) {
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0)
     fail("ldmatrix of a row that is not at a multiple of 16 bytes");
   LoadArguments brought{to, row};
