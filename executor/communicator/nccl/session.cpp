@@ -246,7 +246,7 @@ void Session::look(Clock::time_point& since) {
   if (Clock::now() - since >= options_.timeout) give_up_late(text_of(running_.front().what));
 }
 
-void Session::use_as_window(std::byte* block, Bytes bytes) {
+void Session::use_as_window([[maybe_unused]] std::byte* block, [[maybe_unused]] Bytes bytes) {
 #ifdef ZEROPLAN_NCCL_WINDOWS
   const std::lock_guard lock(mutex_);
   if (ncclCommWindowRegister == nullptr) return;
@@ -264,7 +264,7 @@ void Session::use_as_window(std::byte* block, Bytes bytes) {
 
 }  // namespace nccl
 
-std::byte* allocate_nccl_memory(Bytes bytes) {
+std::byte* allocate_nccl_memory([[maybe_unused]] Bytes bytes) {
   void* block = nullptr;
 #ifdef ZEROPLAN_NCCL_WINDOWS
   if (ncclMemAlloc == nullptr || ncclCommWindowRegister == nullptr) return nullptr;
@@ -273,7 +273,7 @@ std::byte* allocate_nccl_memory(Bytes bytes) {
   return static_cast<std::byte*>(block);
 }
 
-void free_nccl_memory(std::byte* block) {
+void free_nccl_memory([[maybe_unused]] std::byte* block) {
 #ifdef ZEROPLAN_NCCL_WINDOWS
   if (block != nullptr) ncclMemFree(block);
 #endif

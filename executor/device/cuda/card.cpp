@@ -14,8 +14,12 @@ namespace zeroplan::executor::cuda {
 
 namespace {
 
-// The oldest that kernels are compiled for (executor/CMakeLists.txt). Volta (7.0) has a module of its own.
-constexpr int kOldestSm = 80;
+// The oldest that kernels are compiled for (executor/CMakeLists.txt); Volta (7.0) has a module of its own
+// (cmake/cuda_sm70.cmake).
+#ifndef ZEROPLAN_OLDEST_SM
+#define ZEROPLAN_OLDEST_SM 80
+#endif
+constexpr int kOldestSm = ZEROPLAN_OLDEST_SM;
 
 std::string visible_devices() {
   const char* value = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -46,7 +46,10 @@ static_assert(std::is_same_v<decltype(&ncclRecv),
                              ncclResult_t (*)(void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)>);
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-static_assert(NCCL_WIN_COLL_SYMMETRIC == 1 && NCCL_WIN_REQUIRED_ALIGNMENT == 4096);
+static_assert(NCCL_WIN_COLL_SYMMETRIC == 1);
+#ifdef NCCL_WIN_REQUIRED_ALIGNMENT  // from 2.28 on
+static_assert(NCCL_WIN_REQUIRED_ALIGNMENT == 4096);
+#endif
 static_assert(std::is_same_v<decltype(&ncclMemAlloc), ncclResult_t (*)(void**, size_t)>);
 static_assert(std::is_same_v<decltype(&ncclMemFree), ncclResult_t (*)(void*)>);
 static_assert(std::is_same_v<decltype(&ncclCommWindowRegister),

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kFlatThreads)
   float shift[kEight];
   read(y, offset, at, sum);
   read_parameters(bias, aligned_bias, 0, at, shift);
-ZEROPLAN_UNROLL
+  ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) sum[i] += shift[i];
   write(y, offset, at, sum);
 }
