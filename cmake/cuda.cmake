@@ -9,7 +9,10 @@ if(ZEROPLAN_CUDA STREQUAL "AUTO")
 endif()
 if(ZEROPLAN_CUDA STREQUAL "ON" OR (ZEROPLAN_CUDA STREQUAL "AUTO" AND CMAKE_CUDA_COMPILER))
   set(CMAKE_CUDA_ARCHITECTURES 80;90;100;120)
-  string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMake 3.25 does not know that nvcc has it
+  set(CMAKE_CUDA_STANDARD 20)
   enable_language(CUDA)  # CMake wants it where all that uses it is below
+  foreach(kind IN ITEMS STANDARD EXTENSION)
+    set(CMAKE_CUDA20_${kind}_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc has it
+  endforeach()
   set(ZEROPLAN_HAS_CUDA ON)
 endif()
