@@ -18,6 +18,7 @@ struct AttentionNumbers {
   Index query_key_stride = 0, packed_stride = 0;  // elements between tokens
   float scale = 1;                                // of the scores
   float soft_cap = 0;                             // of the scaled scores; 0: none
+  float inverse_cap = 0;                          // 1 / soft_cap, which saves a division that is a call
   Window window = Window::none;
   int window_size = 0;
   bool is_biased = false;

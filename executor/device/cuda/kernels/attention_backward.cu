@@ -57,7 +57,7 @@ __device__ __forceinline__ void take_scores(const AttentionNumbers& n, float slo
       for (int e = 0; e < 4; ++e) {
         float score = c[0][j][e] * n.scale;
         if (n.soft_cap > 0) {
-          const float t = tanh_of(score / n.soft_cap);
+          const float t = tanh_of(score * n.inverse_cap);
           score = n.soft_cap * t;
           if constexpr (kGradients) d[0][j][e] *= 1 - t * t;
         }

@@ -47,7 +47,7 @@ __device__ __forceinline__ void shape_scores(const AttentionNumbers& n, float sl
       ZEROPLAN_UNROLL
       for (int e = 0; e < 4; ++e) {
         float score = c[i][j][e] * n.scale;
-        if (n.soft_cap > 0) score = n.soft_cap * tanh_of(score / n.soft_cap);
+        if (n.soft_cap > 0) score = n.soft_cap * tanh_of(score * n.inverse_cap);
         c[i][j][e] = score - slope * static_cast<float>(at.row(i, e / 2) - at.column(j, e % 2));
       }
     }

@@ -57,7 +57,7 @@ struct Score {
 __device__ __forceinline__ Score score_of(const AttentionNumbers& n, int head, float product, int distance) {
   Score score{product * n.scale, 1};
   if (n.soft_cap > 0) {
-    const float t = tanhf(score.value / n.soft_cap);
+    const float t = tanhf(score.value * n.inverse_cap);
     score = {n.soft_cap * t, 1 - t * t};
   }
   if (n.is_biased) score.value -= n.slopes[head] * static_cast<float>(distance);
@@ -357,6 +357,7 @@ AttentionNumbers attention_numbers(const Kernel& kernel, int normed) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(kernel.dims[3]));
   n.scale = static_cast<float>(model.attention_scale > 0 ? model.attention_scale : scale);
   n.soft_cap = static_cast<float>(model.attention_soft_cap);
+  if (n.soft_cap > 0) n.inverse_cap = 1 / n.soft_cap;
   if (model.window.is_windowed(kernel.layer)) {
     const bool is_sliding = model.window.kind == program::AttentionWindow::Kind::sliding;
     n.window = is_sliding ? Window::sliding : Window::chunked;

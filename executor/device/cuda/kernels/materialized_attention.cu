@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
       const Index place = to + row * results.of_row + column * results.of_column;
       float value = sums[i][j] * product.factor;
       if constexpr (finish == Finish::scores) {
-        if (n.soft_cap > 0) value = n.soft_cap * tanhf(value / n.soft_cap);
+        if (n.soft_cap > 0) value = n.soft_cap * tanhf(value * n.inverse_cap);
         if (n.is_biased) value -= n.slopes[head] * static_cast<float>(row - column);
         if (!n.sees(row, column)) value = -kInfinity;
       }
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
         if (!n.sees(row, column)) value = 0;
       }
       if constexpr (finish == Finish::uncapped) {
-        const float t = tanhf(value / n.soft_cap);
+        const float t = tanhf(value * n.inverse_cap);
         value = n.sees(row, column) ? load_real(results.data, place) * (1 - t * t) : 0.0F;
       }
       store_real(results.data, place, value);
