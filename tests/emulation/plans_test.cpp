@@ -126,7 +126,9 @@ TEST_CASE(
     "plans on emulated GPUs: two steps have the same bits under twelve schedules that are as unkind as "
     "events allow") {
   const describe::Model model = tiny_gpt();
-  const std::vector<Named> plans = some_of(all_plans(model), 10);
+  std::vector<Named> small = all_plans(model);
+  std::erase_if(small, [](const Named& plan) { return plan.second.devices() > 4; });
+  const std::vector<Named> plans = some_of(small, 10);
   REQUIRE(plans.size() == 10);
   std::size_t number = 0;
   for (const auto& [name, plan] : plans) {

@@ -1,6 +1,7 @@
 #include "runtime/memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,6 +17,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kReserved = std::size_t{1} << 40;  // addresses, not memory
 // Larger blocks are for tests of 64-bit indices, which touch few pages: they are zeros, as the system gives them.
 constexpr std::size_t kLargestFilled = std::size_t{1} << 30;
+constexpr off_t kFilling = off_t{16} << 20;
 
 std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -37,13 +39,32 @@ const Reserved& reserved() {
   return ranges;
 }
 
-// Makes pages readable and fills them; false where there are none.
-bool open_pages(std::uintptr_t at, std::size_t bytes, std::size_t filled) {
-  void* pages = reinterpret_cast<void*>(at);
-  if (mmap(pages, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-           0) == MAP_FAILED)
-    return false;
-  if (filled <= kLargestFilled) std::memset(pages, 0xff, filled);
+// A file of kFilling bytes 0xff, of which each block has copies of its own once it writes there: so a block that is hardly
+// used costs hardly anything. Closed with the process.
+int filling() {
+  static const int file = [] {
+    const int made = memfd_create("filling", MFD_CLOEXEC);
+    void* pages = made < 0 || ftruncate(made, kFilling) != 0
+                      ? MAP_FAILED
+                      : mmap(nullptr, kFilling, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+    if (pages == MAP_FAILED) throw std::runtime_error("the emulation found no memory to fill others with");
+    std::memset(pages, 0xff, kFilling);
+    (void)munmap(pages, kFilling);
+    return made;
+  }();
+  return file;
+}
+
+// Makes pages readable, and 0xff where they are not too many; false where there are none.
+bool open_pages(std::uintptr_t at, std::size_t bytes) {
+  const bool fills = bytes <= kLargestFilled;
+  const int flags = MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED | (fills ? 0 : MAP_ANONYMOUS);
+  const std::size_t step = fills ? std::size_t{kFilling} : bytes;
+  for (std::size_t done = 0; done < bytes; done += step) {
+    if (mmap(reinterpret_cast<void*>(at + done), std::min(step, bytes - done), PROT_READ | PROT_WRITE, flags,
+             fills ? filling() : -1, 0) == MAP_FAILED)
+      return false;
+  }
   return true;
 }
 
@@ -77,7 +98,7 @@ void* Memory::allocate(std::size_t bytes, int device) {
   const Allocation allocation{bytes, device, false};
   const std::size_t mapped = mapped_bytes(allocation);
   if (next_ + mapped + 2 * kGranularity > reserved().program + kReserved) return nullptr;
-  if (!open_pages(pages_of(next_, false), mapped, mapped)) return nullptr;
+  if (!open_pages(pages_of(next_, false), mapped)) return nullptr;
   void* pointer = reinterpret_cast<void*>(next_);
   allocations_.emplace(next_, allocation);
   next_ += mapped + kGranularity;  // a granule that nobody has
@@ -91,7 +112,7 @@ void* Memory::allocate_pinned(std::size_t bytes, int device) {
       mmap(nullptr, mapped + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) return nullptr;
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(range) + kPage;
-  if (!open_pages(begin, mapped, mapped)) return nullptr;
+  if (!open_pages(begin, mapped)) return nullptr;
   allocations_.emplace(begin, allocation);
   return reinterpret_cast<void*>(begin);
 }
