@@ -37,7 +37,7 @@ const std::vector<Schedule> kSchedules{{Policy::in_order, 0},    {Policy::late, 
                                        {Policy::priority, 4321}, {Policy::random, 1}, {Policy::random, 2}};
 
 MachineOptions scheduled(const Schedule& schedule) {
-  return {.gpus = std::vector<Gpu>(2), .schedule = schedule, .stuck_seconds = 2};
+  return {.gpus = std::vector<Gpu>(2), .schedule = schedule, .idle_seconds = 1e3, .stuck_seconds = 60};
 }
 
 // A device with blocks of both kinds.
@@ -195,7 +195,6 @@ TEST_CASE("cuda device: who watches is told how long it took, how far it came an
     CHECK(seconds[0] >= 0.003F);
     CHECK(seconds[1] > 0);
     CHECK(seconds[2] > 0);
-    CHECK(seconds[2] < seconds[3]);
     CHECK(seconds[3] >= 0.003F);
     // In another order the other stream is done before this one comes to its wait.
     if (schedule.policy == Policy::late) CHECK(held >= 0.003);
@@ -343,7 +342,7 @@ TEST_CASE("cuda device: instructions on offloaded states run on the host, with t
 TEST_CASE("cuda device: what it does not have, and operands that cannot be, are refused by name") {
   const Machine machine;
   Bench bench;
-  CHECK_FALSE(bench.device->executes(Op::dropout_forward));
+  CHECK_FALSE(bench.device->executes(Op::route_tokens));
   CHECK_FALSE(bench.device->executes(Op::all_reduce));
   CHECK(contains(message_of([&] { bench.run(Op::accumulate, {bench.vector(0)}); }), "accumulate"));
 }

@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "emulation/bare_device.hpp"
-#include "emulation/plane_checks.hpp"
 #include "executor/communicator/nccl/nccl_planes.hpp"
 #include "executor/communicator/threads/thread_communicator.hpp"
+#include "tests/emulation/bare_device.hpp"
+#include "tests/emulation/plane_checks.hpp"
 #include "tests/emulation/runtime/machine.hpp"
 
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "emulation/bare_device.hpp"
 #include "executor/communicator/communicator.hpp"
 #include "executor/half.hpp"
+#include "tests/emulation/bare_device.hpp"
 
 // What every data plane of devices must do, as ranks that are threads check it: what is wrong ends the run.
 namespace zeroplan::executor::test {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "emulation/bare_device.hpp"
-#include "emulation/cublaslt/cublaslt.hpp"
+#include "tests/emulation/bare_device.hpp"
+#include "tests/emulation/cublaslt/cublaslt.hpp"
 #include "tests/emulation/runtime/machine.hpp"
 #include "tests/executor/kernel_table.hpp"
 

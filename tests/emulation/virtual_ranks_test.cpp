@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "emulation/bare_device.hpp"
-#include "emulation/plane_checks.hpp"
 #include "executor/communicator/devices/shared_card_planes.hpp"
 #include "executor/communicator/threads/thread_communicator.hpp"
+#include "tests/emulation/bare_device.hpp"
+#include "tests/emulation/plane_checks.hpp"
 #include "tests/emulation/runtime/machine.hpp"
 
 namespace {
