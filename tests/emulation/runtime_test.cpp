@@ -32,7 +32,7 @@ using zeroplan::emulation::Schedule;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 MachineOptions scheduled(Policy policy, std::uint64_t seed = 0) {
-  return {.gpus = std::vector<Gpu>(2), .schedule = {policy, seed}, .stuck_seconds = 0.2};
+  return {.gpus = std::vector<Gpu>(2), .schedule = {policy, seed}, .idle_seconds = 1e3, .stuck_seconds = 0.2};
 }
 
 cudaStream_t new_stream() {
@@ -160,7 +160,7 @@ TEST_CASE("nothing runs when it is queued") {
 }
 
 TEST_CASE("a host that has gone quiet is worked for") {
-  const Machine machine(scheduled(Policy::late));
+  const Machine machine({.schedule = {Policy::late, 0}});
   std::atomic<bool> ran = false;
   CHECK(enqueue(nullptr, "note", {}, [&] { ran = true; }) == cudaSuccess);
   for (int i = 0; i < 1000 && !ran; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -396,6 +396,7 @@ TEST_CASE("what several devices must come to runs when all have") {
     const Machine machine(scheduled(policy));
     std::set<int> arrived;  // guarded by the emulation
     std::vector<std::thread> ranks;
+    ranks.reserve(2);
     std::array<cudaError_t, 2> ends{};
     for (int rank = 0; rank < 2; ++rank) {
       ranks.emplace_back([&, rank] {

@@ -34,6 +34,7 @@ struct MachineOptions {
   std::vector<Gpu> gpus = std::vector<Gpu>(8);
   Schedule schedule{};
   cudaError_t driver = cudaSuccess;  // what every call returns where it is another: no driver, no GPU
+  double idle_seconds = 0.02;        // so long after the host's last call a thread works for it
   double stuck_seconds = 30;         // so long nothing could run while the host waited: an error
 };
 

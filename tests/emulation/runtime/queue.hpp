@@ -34,6 +34,7 @@ std::ptrdiff_t host_distance(const void* device_pointer);
 // The same memory where code of the host may reach it; pointers that are not into device memory are unchanged.
 template <class T>
 T* host(T* device_pointer) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the two are no parts of one object
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(device_pointer) +
                               static_cast<std::uintptr_t>(host_distance(device_pointer)));
 }

@@ -24,7 +24,7 @@ std::vector<std::size_t> order_of(std::size_t count, std::uint64_t seed) {
   return order;
 }
 
-constexpr std::chrono::milliseconds kIdle{20};
+constexpr std::chrono::milliseconds kBetweenLooks{10};
 
 }  // namespace
 
@@ -210,12 +210,15 @@ std::string Engine::what_waits() const {
 void Engine::serve_idle() {
   Lock lock(mutex);
   std::uint64_t calls = calls_;
+  auto last_call = SteadyClock::now();
   while (!stops_) {
-    stopped_.wait_for(lock, kIdle);
+    stopped_.wait_for(lock, kBetweenLooks);
     if (calls != calls_ || waiting_ > 0) {
       calls = calls_;
-      continue;
+      last_call = SteadyClock::now();
     }
+    if (std::chrono::duration<double>(SteadyClock::now() - last_call).count() < options_.idle_seconds)
+      continue;
     while (!stops_ && calls == calls_ && waiting_ == 0) {
       CUstream_st* next = devices() == 0 ? nullptr : pick_elsewhere(0);
       if (next == nullptr) break;
