@@ -2,6 +2,7 @@
 """Breaks zeroplan on purpose, and looks whether `zeroplan validate` says so.
 
   mutants.py named                    seven known mistakes, each of which must end in a no
+  mutants.py gpu                      mistakes in the GPU's path, each of which a test on the emulated GPU must tell
   mutants.py drawn --seed N --count K mistakes drawn from the executor's and the compiler's source
 
 The sources are copied to --tree (default build/mutants) and built there, mutant by mutant: one file and a link each.
@@ -15,6 +16,8 @@ import shutil
 import subprocess
 import sys
 import time
+
+from gpu_mutants import MUTANTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPT = "layers=3,hidden=48,heads=4,vocab=259 --seq 24"
@@ -78,7 +81,7 @@ class Tree:
         self.build_path = path / "build" / "mutants"
         self.jobs = jobs
         files = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
-        for copy in [copy for top in ("planner", "executor", "reports", "cli", "tests") for copy in (path / top).rglob("*.?pp")]:
+        for copy in [copy for top in ("planner", "executor", "reports", "cli", "tests") for copy in (path / top).rglob("*.*")]:
             if not (ROOT / copy.relative_to(path)).exists():
                 copy.unlink()
         for name in files.splitlines():
@@ -139,6 +142,37 @@ def named(tree):
         failed += not killed
         print(f"{'no ' if killed else 'YES'}  {name}: exit code {code}, {words} ({time.time() - start:.0f} s)", flush=True)
     print(f"{len(NAMED) - failed} of {len(NAMED)} mutants were told")
+    return failed
+
+
+# ---- mutants of the GPU's path ----
+
+
+def gpu(tree, seconds):
+    """Each mutant of gpu_mutants.py must be told by tests on the emulated GPU, or end in a crash or a hang."""
+    start = time.time()
+    failed = done = 0
+    for name, file, old, new, tests in MUTANTS:
+        if time.time() - start > seconds:
+            break
+        text = (ROOT / file).read_text()
+        if text.count(old) != 1:
+            sys.exit(f"{file}: what the mutant \"{name}\" replaces stands there {text.count(old)} times, expected once")
+        tree.write(file, text.replace(old, new))
+        told = "it does not compile"
+        if tree.build("zeroplan_emulation_tests"):
+            try:
+                run = subprocess.run([tree.build_path / "tests" / "zeroplan_emulation_tests", f"--source-file={tests}",
+                                      "--abort-after=1"], cwd=ROOT, text=True, capture_output=True, timeout=600)
+                match = re.search(r"TEST CASE:\s*(.*)", run.stdout)
+                told = None if run.returncode == 0 else match.group(1) if match else f"exit code {run.returncode}"
+            except subprocess.TimeoutExpired:
+                told = "it hangs"
+        tree.restore(file)
+        done += 1
+        failed += told is None
+        print(f"{'no ' if told else 'YES'}  {name}: {told or 'no test told it'} ({time.time() - start:.0f} s)", flush=True)
+    print(f"{done - failed} of {done} mutants were told")
     return failed
 
 
@@ -258,7 +292,7 @@ def judge(tree, sound, with_tests):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["named", "drawn"])
+    parser.add_argument("what", choices=["named", "drawn", "gpu"])
     parser.add_argument("--tree", type=pathlib.Path, default=ROOT / "build" / "mutants")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=20261130)
@@ -269,6 +303,8 @@ def main():
     tree = Tree(arguments.tree, arguments.jobs)
     if arguments.what == "named":
         return 1 if named(tree) else 0
+    if arguments.what == "gpu":
+        return 1 if gpu(tree, arguments.seconds) else 0
     return 1 if drawn(tree, arguments.seed, arguments.count, arguments.seconds, not arguments.no_tests) else 0
 
 
