@@ -9,10 +9,6 @@ SharedLibrary::SharedLibrary(const std::string& name)
   if (handle_ == nullptr) problem_ = dlerror();
 }
 
-SharedLibrary::~SharedLibrary() {
-  if (handle_ != nullptr) dlclose(handle_);
-}
-
 void* SharedLibrary::address(const char* symbol) const {
   return handle_ == nullptr ? nullptr : dlsym(handle_, symbol);
 }

@@ -4,15 +4,13 @@
 
 namespace zeroplan::executor {
 
-// A shared library that is opened while the program runs. It is closed with this object.
+// A shared library that is opened while the program runs. It stays open as long as the process: NVIDIA's do not give back what
+// they took when they were loaded.
 class SharedLibrary {
  public:
   // `name`: of a file ("libnvidia-ml.so.1", which the loader looks for) or a path. Where it cannot be opened, opened()
   // is false and problem() has the loader's words.
   explicit SharedLibrary(const std::string& name);
-  ~SharedLibrary();
-  SharedLibrary(const SharedLibrary&) = delete;
-  SharedLibrary& operator=(const SharedLibrary&) = delete;
 
   bool opened() const { return handle_ != nullptr; }
   const std::string& problem() const { return problem_; }
