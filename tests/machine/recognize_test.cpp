@@ -75,7 +75,8 @@ TEST_CASE("the names that NVML gives lead to the shipped descriptions") {
       {gpu_of("NVIDIA GeForce RTX 4090", 24564), "rtx-4090"},
       {gpu_of("NVIDIA GeForce RTX 5090", 32607), "rtx-5090"}};
   for (const auto& [gpu, preset] : known) {
-    CAPTURE(*gpu.name);
+    const std::string& name = *gpu.name;
+    CAPTURE(name);
     CHECK(describe::device_preset_of(gpu) == preset);
   }
 }
