@@ -115,8 +115,9 @@ class KernelHarness {
   }
   Tensor upload_integers(const std::vector<std::int32_t>& values) {
     const Tensor tensor = zeros(values.size(), DataType::int32);
-    through_host(tensor, Op::copy_to_device,
-                 [&](const Tensor& host) { std::memcpy(host.data, values.data(), values.size() * 4); });
+    through_host(tensor, Op::copy_to_device, [&](const Tensor& host) {
+      if (!values.empty()) std::memcpy(host.data, values.data(), values.size() * 4);
+    });
     return tensor;
   }
   void store(const Tensor& tensor, const Values& values) {
@@ -218,13 +219,14 @@ class KernelHarness {
 
   std::vector<std::uint8_t> raw(const Tensor& tensor) {
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(tensor.bytes()));
-    through_host(tensor, Op::copy_to_host,
-                 [&](const Tensor& host) { std::memcpy(bytes.data(), host.data, bytes.size()); });
+    through_host(tensor, Op::copy_to_host, [&](const Tensor& host) {
+      if (!bytes.empty()) std::memcpy(bytes.data(), host.data, bytes.size());
+    });
     return bytes;
   }
   void set_raw(const Tensor& tensor, std::uint8_t byte) {
     through_host(tensor, Op::copy_to_device, [&](const Tensor& host) {
-      std::memset(host.data, byte, static_cast<std::size_t>(host.bytes()));
+      if (host.elements > 0) std::memset(host.data, byte, static_cast<std::size_t>(host.bytes()));
     });
   }
   std::int64_t untouched_elements(const Tensor& tensor) {

@@ -237,8 +237,8 @@ TEST_CASE("lowering: what a device or the layout does not have is refused before
   program::StepProgram program;
   program::Builder builder(program, 256);
   const Buffers buffers = declare(program, builder);
-  builder.emit(Op::dropout_forward, {64}, {at(buffers.x), at(buffers.h)});
-  CHECK_THROWS_WITH_AS(Lowered(program, kArena, {}), doctest::Contains("dropout_forward"), DeviceError);
+  builder.emit(Op::route_tokens, {64}, {at(buffers.x), at(buffers.h)});
+  CHECK_THROWS_WITH_AS(Lowered(program, kArena, {}), doctest::Contains("route_tokens"), DeviceError);
   program.code.pop_back();
   CHECK_THROWS_WITH_AS(Lowered(program, {2 * 256, 2 * 256}, {}), doctest::Contains("was not laid out"),
                        DeviceError);

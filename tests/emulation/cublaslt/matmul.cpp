@@ -196,7 +196,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t lightHandle,
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the heuristic is told to find none");
   }
   if (bytes_of(matmul.d.type) == 2 &&
-      (wanted.reduction_schemes & ~CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0) {
+      (wanted.reduction_schemes & ~std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) != 0) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a divided depth would be added in 16 bits");
   }
   cublasLtMatmulHeuristicResult_t& result = heuristicResultsArray[0];

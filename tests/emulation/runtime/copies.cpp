@@ -131,7 +131,9 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t count, cudaM
       std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(to));
     };
   } else {
-    run = [to = host(dst), from = host(src), count] { std::memmove(to, from, count); };
+    run = [to = host(dst), from = host(src), count] {
+      if (count > 0) std::memmove(to, from, count);
+    };
   }
   const cudaError_t error = enqueue(stream, "cudaMemcpyAsync", ranges, std::move(run));
   return error == cudaSuccess && to == Place::pageable ? cudaStreamSynchronize(stream) : error;
@@ -139,8 +141,9 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, std::size_t count, cudaM
 
 cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count, cudaStream_t stream) {
   const std::vector<Range> ranges{{devPtr, count, false, true}};
-  return enqueue(stream, "cudaMemsetAsync", ranges,
-                 [to = host(devPtr), value, count] { std::memset(to, value, count); });
+  return enqueue(stream, "cudaMemsetAsync", ranges, [to = host(devPtr), value, count] {
+    if (count > 0) std::memset(to, value, count);
+  });
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* ptr) {

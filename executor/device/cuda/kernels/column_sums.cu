@@ -20,7 +20,7 @@ __device__ __forceinline__ float sum_of_lanes(float value, float* slots) {
   __syncthreads();
   float sum = 0;
   if (threadIdx.x < kWarpLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) sum += slots[lane * kWarpLanes + column];
+    for (unsigned lane = 0; lane < kLanes; ++lane) sum += slots[lane * kWarpLanes + column];
   }
   __syncthreads();
   return sum;

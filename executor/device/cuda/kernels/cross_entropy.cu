@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(kLossThreads)
   slots[threadIdx.x] = total;
   for (int half = kLossThreads / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (static_cast<int>(threadIdx.x) < half) slots[threadIdx.x] += slots[threadIdx.x + half];
+    if (static_cast<int>(threadIdx.x) < half)
+      slots[threadIdx.x] += slots[static_cast<int>(threadIdx.x) + half];
   }
   if (threadIdx.x == 0)
     scalars[static_cast<int>(Scalar::loss)] += static_cast<float>(slots[0] / tokens_per_step);

@@ -246,9 +246,9 @@ __device__ __forceinline__ void row_sums(float (&values)[kCount], float* slots) 
   ZEROPLAN_UNROLL
   for (int i = 0; i < kCount; ++i) values[i] = warp_sum(values[i]);
   if constexpr (!kWarps) {
-    const unsigned warp = threadIdx.x / kWarpLanes;
-    const unsigned lane = threadIdx.x % kWarpLanes;
-    const unsigned warps = blockDim.x / kWarpLanes;
+    const auto warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+    const auto lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    const auto warps = static_cast<int>(blockDim.x) / kWarpLanes;
     if (lane == 0) {
       ZEROPLAN_UNROLL
       for (int i = 0; i < kCount; ++i) slots[warp * kCount + i] = values[i];
