@@ -115,8 +115,8 @@ TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processor
     const describe::Model model = test::tiny_gpt();
     const test::Training want = test::train(model, plan, options_of(2));
     for (const Schedule& schedule : {Schedule{Policy::late, 0}, Schedule{Policy::random, 7}}) {
-      CAPTURE(stage);
-      CAPTURE(tensor_parallel);
+      const std::string label = fmt::format("stage {}, tp {}", stage, tensor_parallel);
+      CAPTURE(label);
       CAPTURE(schedule.seed);
       const auto ranks = static_cast<std::size_t>(data_parallel * tensor_parallel);
       const Machine machine({.gpus = std::vector<Gpu>(ranks), .schedule = schedule});

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <string>
@@ -65,9 +66,8 @@ TEST_CASE("virtual ranks on one GPU train as ranks on processors do, and all sta
        {Degrees{2, 1, {0, 1, 2, 3}}, Degrees{3, 1, {1, 3}}, Degrees{2, 2, {0, 3}}}) {
     std::vector<float> first;
     for (const int stage : stages) {
-      CAPTURE(stage);
-      CAPTURE(data_parallel);
-      CAPTURE(tensor_parallel);
+      const std::string label = fmt::format("stage {}, dp {}, tp {}", stage, data_parallel, tensor_parallel);
+      CAPTURE(label);
       const Layout layout{stage, data_parallel, tensor_parallel};
       const test::Training want = test::train(test::tiny_gpt(), plan_of(layout), options_of());
       const test::Training got = trained_on_one_gpu(
