@@ -9,6 +9,7 @@
 
 #include "executor/communicator/ledger.hpp"
 #include "executor/device/cuda/cuda_streams.hpp"
+#include "executor/device/cuda/handles.hpp"
 #include "executor/device/cuda/kernels/reduce.hpp"
 #include "executor/error.hpp"
 
@@ -16,26 +17,10 @@ namespace zeroplan::executor {
 
 namespace {
 
-void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) throw DeviceError(fmt::format("{}: {}", what, cudaGetErrorString(error)));
-}
-
 // A rank's two points in a call: its memory may be read and written, and it has read and written the others'. Every rank
 // of a group holds everyone's, so that none is gone while another is to wait for it.
 struct Points {
-  Points() {
-    for (cudaEvent_t* event : {&ready, &done}) {
-      check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    }
-  }
-  ~Points() {
-    cudaEventDestroy(ready);
-    cudaEventDestroy(done);
-  }
-  Points(const Points&) = delete;
-  Points& operator=(const Points&) = delete;
-
-  cudaEvent_t ready = nullptr, done = nullptr;
+  cuda::EventHandle ready = cuda::make_event(false), done = cuda::make_event(false);
 };
 
 // What a rank shows the others in a call.
@@ -54,7 +39,7 @@ class SharedCardPlane final : public DataPlane {
         sent_(static_cast<std::size_t>(group_->size())),
         received_(static_cast<std::size_t>(group_->size())) {
     require_one_card();
-    check(cudaSetDevice(streams.ordinal()), "cudaSetDevice");
+    cuda::check(cudaSetDevice(streams.ordinal()), "cudaSetDevice");
     const auto own = std::make_shared<Points>();
     for (const auto* other : gathered(*group_, &own)) points_.push_back(*other);
     group_->barrier();  // all have copied them
@@ -111,14 +96,16 @@ class SharedCardPlane final : public DataPlane {
   }
 
   Points& own_points() { return *points_[static_cast<std::size_t>(rank())]; }
-  void wait(cudaStream_t on, cudaEvent_t event) {
-    check(cudaStreamWaitEvent(on, event, 0), "cudaStreamWaitEvent");
+  void wait(cudaStream_t on, const cuda::EventHandle& event) {
+    cuda::check(cudaStreamWaitEvent(on, event.get(), 0), "cudaStreamWaitEvent");
   }
-  void record(cudaEvent_t event, cudaStream_t on) { check(cudaEventRecord(event, on), "cudaEventRecord"); }
+  void record(const cuda::EventHandle& event, cudaStream_t on) {
+    cuda::check(cudaEventRecord(event.get(), on), "cudaEventRecord");
+  }
   void copy(std::byte* to, const std::byte* from, Bytes bytes, cudaStream_t on) {
     if (bytes == 0 || to == from) return;
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, on),
-          "cudaMemcpyAsync");
+    cuda::check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, on),
+                "cudaMemcpyAsync");
   }
 
   void require_alike(std::int64_t one, const Call& its, std::int64_t other, const Call& theirs) {
