@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -89,6 +90,24 @@ TEST_CASE("streams: each runs its own in order, and beside the others") {
   streams.synchronize();
   CHECK(beside);
   CHECK(order == std::vector<int>{1, 2});
+}
+
+TEST_CASE("streams: more work than may wait runs whole and in order, whatever it waits for") {
+  constexpr int kWorks = 5000;
+  Running streams;
+  std::vector<int> order;
+  int copied = 0;
+  streams.run(Stream::communication, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  for (int i = 0; i < kWorks; ++i) {
+    streams.run(Stream::communication, [&, i] { order.push_back(i); });
+    streams.wait(Stream::to_host, streams.record(Stream::communication));
+    streams.run(Stream::to_host, [&] { ++copied; });
+  }
+  streams.synchronize();
+  std::vector<int> expected(kWorks);
+  std::iota(expected.begin(), expected.end(), 0);
+  CHECK(order == expected);
+  CHECK(copied == kWorks);
 }
 
 TEST_CASE("streams: a wait holds back what follows on its stream until the event has happened") {

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <new>
 #include <span>
@@ -14,6 +16,7 @@
 
 #include "executor/communicator/threads/thread_communicator.hpp"
 #include "executor/device/cpu/cpu_device.hpp"
+#include "executor/device/cpu/streams.hpp"
 #include "executor/error.hpp"
 #include "executor/rank.hpp"
 #include "planner/predict/memory.hpp"
@@ -301,6 +304,34 @@ TEST_CASE("player: the rate of a step is read where the step before was played w
 }
 
 #ifdef ZEROPLAN_COUNTS_ALLOCATIONS
+TEST_CASE("streams: whoever issues work allocates nothing, however far a stream's thread is behind") {
+  constexpr int kWorks = 1000;
+  std::promise<void> begun, released;
+  std::future<void> release = released.get_future();
+  std::atomic<int> done = 0;
+  cpu::Streams streams;
+  const auto run = [&](void (*function)(void*, const void*), void* self) {
+    streams.run(Stream::communication, {function, self, nullptr}, {});
+  };
+  std::pair held{&begun, &release};
+  run(
+      [](void* self, const void*) {
+        const auto& [first, second] = *static_cast<decltype(held)*>(self);
+        first->set_value();
+        second->wait();
+      },
+      &held);
+  begun.get_future().wait();
+  const std::int64_t before = allocations;
+  for (int i = 0; i < kWorks; ++i)
+    run([](void* self, const void*) { ++*static_cast<std::atomic<int>*>(self); }, &done);
+  const std::int64_t during = allocations - before;
+  released.set_value();
+  streams.synchronize();
+  CHECK(during == 0);
+  CHECK(done == kWorks);
+}
+
 TEST_CASE("player: playing a step allocates nothing") {
   const describe::Model model = test::tiny_gpt();
   for (const int stage : {0, 3}) {

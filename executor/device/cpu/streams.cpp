@@ -47,20 +47,26 @@ void Streams::run(program::Stream stream, const HostWork& work, const Watch& wat
 }
 
 void Streams::issue(Lane& lane, const Work& work) {
-  if (!lane.thread.joinable()) lane.thread = std::thread([this, &lane] { serve(lane); });
+  if (!lane.thread.joinable()) {
+    lane.works.reserve(kMostWaiting);
+    lane.thread = std::thread([this, &lane] { serve(lane); });
+  }
   ++lane.issued;
   {
-    const std::lock_guard lock(lane.mutex);
+    std::unique_lock lock(lane.mutex);
+    lane.room.wait(lock, [&] { return lane.works.size() < kMostWaiting; });
     lane.works.push_back(work);
   }
   lane.wake.notify_one();
 }
 
-// Takes all works that there are at a time, so that neither side allocates once both vectors are as long as they get.
+// Takes all works that there are at a time. Both vectors have their whole length from the start, so that neither side
+// allocates however far this thread falls behind.
 void Streams::serve(Lane& lane) {
   own_lane = &lane;
   const auto stream = static_cast<std::size_t>(&lane - lanes_.data());
   std::vector<Work> taken;
+  taken.reserve(kMostWaiting);
   while (true) {
     {
       std::unique_lock lock(lane.mutex);
@@ -69,6 +75,7 @@ void Streams::serve(Lane& lane) {
       taken.clear();
       taken.swap(lane.works);
     }
+    lane.room.notify_one();
     for (const Work& work : taken) {
       try {
         if (work.work.run == nullptr) {

@@ -51,11 +51,15 @@ class Streams {
     Watch watch;
     Point point;
   };
+  // So many works may wait for a lane's thread; then whoever issues waits for it. It cannot be for ever: works wait only
+  // for what was issued before them.
+  static constexpr std::size_t kMostWaiting = 1024;
   struct Lane {
     std::uint64_t issued = 0;             // of the issuing thread
     std::atomic<std::uint64_t> done = 0;  // rises by one with each work, in order
     std::mutex mutex;                     // guards what follows
-    std::condition_variable wake;
+    std::condition_variable wake;         // works came, or the end
+    std::condition_variable room;         // works were taken
     std::vector<Work> works;
     bool stops = false;
     std::thread thread;
