@@ -115,6 +115,9 @@ class CudaDevice final : public Device, public CudaStreams {
     cuda::dispatch(kernel, launcher(stream), products_);
     attention_flops_.fetch_add(cuda::fused_attention_flops(kernel), std::memory_order_relaxed);
   }
+  // Keeps a kernel for the recording; two that can be one are recorded as one.
+  void keep(const Kernel& kernel, Stream stream);
+  void keep_last();
   // Of all kernels so far, in graphs as often as those were replayed.
   Flops issued_products() const {
     return products_.flops() + attention_flops_.load(std::memory_order_relaxed);
@@ -134,7 +137,9 @@ class CudaDevice final : public Device, public CudaStreams {
   cuda::UploadRing uploads_;
   cuda::HostCalls host_calls_;
   cuda::Recordings recordings_;
-  Flops recorded_products_ = 0;  // counted before the recording that is made
+  Flops recorded_products_ = 0;   // counted before the recording that is made
+  const Kernel* kept_ = nullptr;  // the last of the recording, which waits for the next one
+  Stream kept_on_ = Stream::compute;
   std::vector<std::span<const std::byte>> host_blocks_;
   cuda::Products products_;
   std::atomic<Flops> attention_flops_ = 0;
@@ -196,7 +201,7 @@ void CudaDevice::finish(Stream stream, const Watch& watch) { watches_.end(stream
 
 void CudaDevice::execute(const Kernel& kernel, Stream stream, const Watch& watch) {
   check_operands_of("cuda", kernel);
-  if (recordings_.is_open()) return issue(kernel, stream);
+  if (recordings_.is_open()) return keep(kernel, stream);
   const cudaStream_t on = start(stream, watch);
   if (cuda::HostCalls::takes(kernel, host_blocks_)) {
     host_calls_.run(kernel, host_blocks_, on);
@@ -219,7 +224,23 @@ void CudaDevice::begin_recording(Stream stream) {
   recordings_.begin(of(stream));
 }
 
+void CudaDevice::keep(const Kernel& kernel, Stream stream) {
+  if (kept_ != nullptr && kept_on_ == stream &&
+      cuda::dispatch_joined(*kept_, kernel, launcher(stream), products_)) {
+    kept_ = nullptr;
+    return;
+  }
+  keep_last();
+  kept_ = &kernel;
+  kept_on_ = stream;
+}
+
+void CudaDevice::keep_last() {
+  if (kept_ != nullptr) issue(*std::exchange(kept_, nullptr), kept_on_);
+}
+
 Device::Recording CudaDevice::end_recording() {
+  keep_last();
   // They are counted when they run.
   const Flops products = issued_products() - recorded_products_;
   products_.count(-products);

@@ -87,6 +87,23 @@ Entry entry_of(Op op) {
   }
 }
 
+// Whether what the second instruction writes may be written before the first one has read all that it reads: they share no
+// memory, or, where each row is read before it is written, the same rows.
+bool may_write_early(const Kernel& first, const Kernel& second, bool by_rows) {
+  const OperandRanges of_first(first), of_second(second);
+  for (const OperandRange& read : std::span<const OperandRange>(of_first)) {
+    if (!read.reads) continue;
+    for (const OperandRange& written : std::span<const OperandRange>(of_second)) {
+      if (!written.writes || (by_rows && read.begin == written.begin && read.bytes == written.bytes))
+        continue;
+      const auto* from = static_cast<const std::byte*>(read.begin);
+      const auto* to = static_cast<const std::byte*>(written.begin);
+      if (from < to + written.bytes && to < from + read.bytes) return false;
+    }
+  }
+  return true;
+}
+
 bool is_product(Op op) {
   return op == Op::matmul || op == Op::matmul_input_gradient || op == Op::matmul_weight_gradient;
 }
@@ -100,6 +117,15 @@ Flops fused_attention_flops(const Kernel& kernel) {
   const auto [sequences, length, heads, head_dim] = kernel.dims;
   const Flops scores = static_cast<Flops>(sequences * heads) * static_cast<Flops>(length * (length + 1) / 2);
   return program::row_of(kernel.op).products.executed * 2 * scores * static_cast<Flops>(head_dim);
+}
+
+bool dispatch_joined(const Kernel& first, const Kernel& second, const Launcher& launcher,
+                     Products& products) {
+  if (first.op == Op::residual_add && second.op == Op::norm_forward && may_write_early(first, second, true))
+    return residual_add_and_norm(first, second, launcher);
+  if (first.op == Op::matmul && second.op == Op::activation_forward && may_write_early(first, second, false))
+    return products.matmul_and_gelu(first, second, launcher);
+  return false;
 }
 
 void dispatch(const Kernel& kernel, const Launcher& launcher, Products& products) {

@@ -10,6 +10,10 @@ bool executes(program::Op op);
 // Starts what an instruction needs on the launcher's stream. Throws DeviceError for what it cannot have.
 void dispatch(const Kernel& kernel, const Launcher& launcher, Products& products);
 
+// Starts what two instructions need, the second right after the first, as one kernel where that is possible and faster; the
+// same is in memory then, and GELU is rounded once less. False, and nothing starts, where it is not.
+bool dispatch_joined(const Kernel& first, const Kernel& second, const Launcher& launcher, Products& products);
+
 // Of the products that a fused attention's kernels make inside themselves: the scores on and below the diagonal. 0 for
 // other instructions; Products counts its own.
 Flops fused_attention_flops(const Kernel& kernel);

@@ -8,7 +8,7 @@
 
 namespace zeroplan::executor::cuda {
 
-OperandRanges::OperandRanges(const Kernel& kernel) {
+void OperandRanges::add(const Kernel& kernel) {
   const program::InstructionRow& row = program::row_of(kernel.op);
   for (std::size_t i = 0; i < row.operands.size(); ++i) {
     const program::Role role = row.operands[i].role;

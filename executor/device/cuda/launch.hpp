@@ -48,12 +48,19 @@ struct OperandRange {
 // What an instruction's row says that it touches, and the scalars where it reads the step's.
 class OperandRanges {
  public:
-  explicit OperandRanges(const Kernel& kernel);
+  explicit OperandRanges(const Kernel& kernel) { add(kernel); }
+  // Of two instructions that one kernel does.
+  OperandRanges(const Kernel& first, const Kernel& second) {
+    add(first);
+    add(second);
+  }
   // NOLINTNEXTLINE(google-explicit-constructor): it is the list
   operator std::span<const OperandRange>() const { return {ranges_.data(), count_}; }
 
  private:
-  std::array<OperandRange, program::kMaxOperands + 3> ranges_{};
+  void add(const Kernel& kernel);
+
+  std::array<OperandRange, 2 * (program::kMaxOperands + 3)> ranges_{};
   std::size_t count_ = 0;
 };
 

@@ -50,6 +50,12 @@ std::uint32_t alignment_of(const std::byte* pointer) {
   return static_cast<std::uint32_t>(std::uint64_t{1} << std::countr_zero(address | kMost));
 }
 
+std::uint32_t epilogue_of(const Product& product) {
+  if (product.has_gelu)
+    return product.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  return product.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 template <class Value, class Object, class Attribute>
 void set(cublasStatus_t (*setter)(Object, Attribute, const void*, std::size_t), Object object,
          Attribute attribute, Value value, std::string_view name, const Product& product) {
@@ -73,7 +79,7 @@ Products::Products() {
 }
 
 Products::Plan Products::make_plan(std::string_view name, const Product& product,
-                                   const Alignments& alignments, const std::byte* bias,
+                                   const Alignments& alignments, const Operands& operands,
                                    Bytes workspace_bytes) const {
   const auto checked = [&](cublasStatus_t status, std::string_view what) {
     check(status, name, product, what);
@@ -87,10 +93,14 @@ Products::Plan Products::make_plan(std::string_view name, const Product& product
   };
   describe(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{product.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N});
   describe(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{product.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N});
+  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product));
   if (product.has_bias) {
-    describe(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_BIAS});
     describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t{type_of(product.result)});
-    describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  }
+  if (product.has_gelu) {
+    describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.before_gelu);
+    describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.d_leading);
   }
 
   const auto lay_out = [&](DataType type, std::int64_t rows, std::int64_t columns, bool transposed,
@@ -132,12 +142,24 @@ Products::Plan Products::make_plan(std::string_view name, const Product& product
 
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
-  checked(cublasLtMatmulAlgoGetHeuristic(library_.get(), description, plan.a.get(), plan.b.get(),
-                                         plan.d.get(), plan.d.get(), made, 1, &best, &found),
-          "has no algorithm");
-  checked(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state, "has no algorithm");
+  plan.found = cublasLtMatmulAlgoGetHeuristic(library_.get(), description, plan.a.get(), plan.b.get(),
+                                              plan.d.get(), plan.d.get(), made, 1, &best, &found);
+  if (plan.found == CUBLAS_STATUS_SUCCESS) plan.found = found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state;
   plan.algorithm = best.algo;
   return plan;
+}
+
+const Products::Plan& Products::plan_of(std::string_view name, const Product& product,
+                                        const Operands& operands, const Launcher& launcher) {
+  const Alignments alignments{alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d),
+                              alignment_of(operands.bias), alignment_of(operands.before_gelu)};
+  const Key key{product, alignments};
+  auto plan = plans_.find(key);
+  if (plan == plans_.end()) {
+    plan = plans_.emplace(key, make_plan(name, product, alignments, operands, workspace_bytes(launcher.sm)))
+               .first;
+  }
+  return plan->second;
 }
 
 void Products::run(std::string_view name, const Product& product, const Operands& operands, float scale,
@@ -148,20 +170,13 @@ void Products::run(std::string_view name, const Product& product, const Operands
                                        launcher.workspace_bytes, workspace));
   }
   if (product.rows == 0 || product.columns == 0 || product.batches == 0) return;
-  const Alignments alignments{alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d),
-                              alignment_of(operands.bias)};
-  auto plan = plans_.find({product, alignments});
-  if (plan == plans_.end()) {
-    plan =
-        plans_
-            .emplace(Key{product, alignments}, make_plan(name, product, alignments, operands.bias, workspace))
-            .first;
-  }
-  const auto& [description, a, b, d, algorithm] = plan->second;
-  if (product.has_bias) {
-    set(cublasLtMatmulDescSetAttribute, description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias,
-        name, product);
-  }
+  const auto& [description, a, b, d, algorithm, found] = plan_of(name, product, operands, launcher);
+  check(found, name, product, "has no algorithm");
+  const auto point = [&](cublasLtMatmulDescAttributes_t attribute, const std::byte* memory) {
+    set(cublasLtMatmulDescSetAttribute, description.get(), attribute, memory, name, product);
+  };
+  if (product.has_bias) point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
+  if (product.has_gelu) point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.before_gelu);
   const float kept = product.adds ? 1 : 0;
   check(cublasLtMatmul(library_.get(), description.get(), &scale, operands.a, a.get(), operands.b, b.get(),
                        &kept, operands.d, d.get(), operands.d, d.get(), &algorithm, launcher.workspace,
@@ -172,23 +187,53 @@ void Products::run(std::string_view name, const Product& product, const Operands
 }
 
 // y^T = W x^T, where W {n, k} is stored as its transpose. cuBLASLt has no bias of another type than the result.
-void Products::matmul(const Kernel& kernel, const Launcher& launcher) {
-  const auto [m, n, k, unused] = kernel.dims;
-  const auto& [x, weight, bias, y, none, nothing] = kernel.operands;
+std::pair<Product, Products::Operands> Products::product_of(const Kernel& matmul) {
+  const auto [m, n, k, unused] = matmul.dims;
+  const auto& [x, weight, bias, y, none, nothing] = matmul.operands;
   const bool has_bias = bias && bias.type == y.type;
-  run("matmul",
-      {.rows = n,
-       .columns = m,
-       .depth = k,
-       .a_transposed = true,
-       .a_leading = k,
-       .b_leading = k,
-       .d_leading = n,
-       .factors = x.type,
-       .result = y.type,
-       .has_bias = has_bias},
-      {.a = weight.data, .b = x.data, .bias = has_bias ? bias.data : nullptr, .d = y.data}, 1, launcher);
-  if (bias && !has_bias) add_bias(kernel, launcher);
+  return {{.rows = n,
+           .columns = m,
+           .depth = k,
+           .a_transposed = true,
+           .a_leading = k,
+           .b_leading = k,
+           .d_leading = n,
+           .factors = x.type,
+           .result = y.type,
+           .has_bias = has_bias},
+          {.a = weight.data, .b = x.data, .bias = has_bias ? bias.data : nullptr, .d = y.data}};
+}
+
+void Products::matmul(const Kernel& kernel, const Launcher& launcher) {
+  const auto [product, operands] = product_of(kernel);
+  run("matmul", product, operands, 1, launcher);
+  if (kernel.operands[2] && !product.has_bias) add_bias(kernel, launcher);
+}
+
+bool Products::matmul_and_gelu(const Kernel& matmul, const Kernel& activation, const Launcher& launcher) {
+  constexpr std::uintptr_t kAlignment = 16;
+  constexpr std::int64_t kLeadingUnit = 8;  // of what is before GELU, cublasLt.h
+  const std::int64_t n = matmul.dims[1];
+  const Tensor& bias = matmul.operands[2];
+  const Tensor& before = matmul.operands[3];
+  const Tensor& after = activation.operands[1];
+  const auto is_aligned = [](const Tensor& tensor) {
+    return reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment == 0;
+  };
+  const bool is_it =
+      activation.operands[0].data == before.data && activation.dims[0] == matmul.dims[0] &&
+      activation.dims[1] == n &&
+      static_cast<program::ActivationKind>(activation.extra) == program::ActivationKind::gelu_tanh;
+  const bool pays = launcher.sm >= 90 && launcher.sm < 120 && before.type != program::DataType::fp32;
+  const bool has_it = after.type == before.type && (!bias || bias.type == before.type) &&
+                      n % kLeadingUnit == 0 && is_aligned(before) && is_aligned(after);
+  if (!is_it || !pays || !has_it) return false;
+  auto [product, operands] = product_of(matmul);
+  product.has_gelu = true;
+  operands.before_gelu = std::exchange(operands.d, after.data);
+  if (plan_of("matmul", product, operands, launcher).found != CUBLAS_STATUS_SUCCESS) return false;
+  run("matmul with GELU", product, operands, 1, launcher);
+  return true;
 }
 
 // dx^T = W^T dy^T

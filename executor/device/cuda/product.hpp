@@ -22,8 +22,10 @@ struct Product {
   bool a_transposed = false, b_transposed = false;
   std::int64_t a_leading = 0, b_leading = 0, d_leading = 0;  // elements from a column to the next
   program::DataType factors = program::DataType::fp32, result = program::DataType::fp32;
-  bool adds = false;         // to what is in D
-  bool has_bias = false;     // `rows` elements of the result's type, added to each column
+  bool adds = false;      // to what is in D
+  bool has_bias = false;  // `rows` elements of the result's type, added to each column
+  bool has_gelu =
+      false;  // D is GELU (tanh form) of the sum, which is kept beside it, laid out and rounded as D
   std::int64_t batches = 1;  // products of the same shape, whose matrices are so many elements apart
   std::int64_t a_stride = 0, b_stride = 0, d_stride = 0;
 
@@ -47,6 +49,10 @@ class Products {
   void matmul(const Kernel& kernel, const Launcher& launcher);
   void matmul_input_gradient(const Kernel& kernel, const Launcher& launcher);
   void matmul_weight_gradient(const Kernel& kernel, const Launcher& launcher);
+  // matmul, and the activation of its result in the product's epilogue. False, and nothing runs, where cuBLASLt has none for
+  // it or a kernel of its own is faster: GELU in its tanh form, of 16-bit results, on sm_90 and sm_100. GELU is then of the
+  // sum before it is rounded. (B200 1.2 times as fast, RTX 5090 slower; llm.c pull requests 338 and 591)
+  bool matmul_and_gelu(const Kernel& matmul, const Kernel& activation, const Launcher& launcher);
 
   // Any other. `name` is the instruction's, for messages. Throws DeviceError, with the shape, where cuBLASLt has no algorithm
   // for it or refuses it.
@@ -55,6 +61,7 @@ class Products {
     const std::byte* b = nullptr;
     const std::byte* bias = nullptr;
     std::byte* d = nullptr;
+    std::byte* before_gelu = nullptr;
   };
   void run(std::string_view name, const Product& product, const Operands& operands, float scale,
            const Launcher& launcher);
@@ -79,13 +86,19 @@ class Products {
     Description description;
     Layout a, b, d;
     cublasLtMatmulAlgo_t algorithm{};
+    cublasStatus_t found = CUBLAS_STATUS_NOT_SUPPORTED;  // an algorithm
   };
-  // Bytes of a, b, d and the bias that their addresses are multiples of, up to 256.
-  using Alignments = std::array<std::uint32_t, 4>;
+  // Bytes of a, b, d, the bias and what is before GELU that their addresses are multiples of, up to 256.
+  using Alignments = std::array<std::uint32_t, 5>;
   using Key = std::pair<Product, Alignments>;
 
   Plan make_plan(std::string_view name, const Product& product, const Alignments& alignments,
-                 const std::byte* bias, Bytes workspace_bytes) const;
+                 const Operands& operands, Bytes workspace_bytes) const;
+
+  const Plan& plan_of(std::string_view name, const Product& product, const Operands& operands,
+                      const Launcher& launcher);
+  // Of y = x W^T. The bias where it is in the epilogue.
+  static std::pair<Product, Operands> product_of(const Kernel& matmul);
 
   Library library_;
   std::map<Key, Plan> plans_;

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numbers>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -68,7 +70,14 @@ struct Matmul {
 
   bool a_transposed() const { return description.a_transposed == CUBLAS_OP_T; }
   bool b_transposed() const { return description.b_transposed == CUBLAS_OP_T; }
-  bool has_bias() const { return description.epilogue == CUBLASLT_EPILOGUE_BIAS; }
+  bool has_bias() const {
+    return description.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+           description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  }
+  bool has_gelu() const {
+    return description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+           description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  }
   cudaDataType bias_type() const {
     return description.bias_type < 0 ? d.type : static_cast<cudaDataType>(description.bias_type);
   }
@@ -87,7 +96,7 @@ struct Matmul {
     }
     for (const std::int64_t value :
          {std::int64_t{description.a_transposed}, std::int64_t{description.b_transposed},
-          std::int64_t{description.epilogue}}) {
+          std::int64_t{description.epilogue}, description.before_gelu_leading}) {
       add(value);
     }
     return digest;
@@ -126,8 +135,20 @@ cublasStatus_t check(const Matmul& matmul, int device) {
   if (a.type == CUDA_R_16BF && major < 8) {
     return refuse(CUBLAS_STATUS_ARCH_MISMATCH, "bf16 needs compute capability 8.0");
   }
-  if (description.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !matmul.has_bias()) {
+  if (description.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !matmul.has_bias() && !matmul.has_gelu()) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "an epilogue that is not emulated");
+  }
+  if (matmul.has_gelu()) {
+    const bool is_whole =
+        description.before_gelu_leading >= d.rows && description.before_gelu_leading % 8 == 0;
+    if (!is_whole || description.before_gelu == nullptr ||
+        reinterpret_cast<std::uintptr_t>(description.before_gelu) % 16 != 0) {
+      return refuse(
+          CUBLAS_STATUS_INVALID_VALUE,
+          "what is before GELU has no place, or none of rows of 8 elements that begins at 16 bytes");
+    }
+    if (d.batches != 1 || d.type == CUDA_R_32F)
+      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "GELU of a batch or of fp32 is not emulated");
   }
   if (matmul.has_bias() && (description.bias == nullptr || matmul.bias_type() != d.type)) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "no bias, or one of another type than the result");
@@ -135,8 +156,14 @@ cublasStatus_t check(const Matmul& matmul, int device) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// Hendrycks and Gimpel, arXiv 1606.08415, the tanh form.
+float gelu(float x) {
+  const double cubic = x + 0.044715 * x * x * x;
+  return static_cast<float>(0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * cubic)));
+}
+
 void multiply(const Matmul& matmul, float alpha, const std::byte* a, const std::byte* b, float beta,
-              const std::byte* bias, std::byte* d) {
+              const std::byte* bias, std::byte* d, std::byte* before_gelu) {
   openblas_set_num_threads(1);
   const MatrixLayout& result = matmul.d;
   const std::vector<float> added =
@@ -160,6 +187,12 @@ void multiply(const Matmul& matmul, float alpha, const std::byte* a, const std::
         for (std::size_t i = 0; i < values.size(); ++i) values[i] += beta * before[i];
       }
       for (std::size_t i = 0; i < added.size(); ++i) values[i] += added[i];
+      if (before_gelu != nullptr) {
+        store_floats(values, result.type,
+                     before_gelu + static_cast<std::size_t>(column * matmul.description.before_gelu_leading) *
+                                       bytes_of(result.type));
+        std::transform(values.begin(), values.end(), values.begin(), gelu);
+      }
       store_floats(values, result.type, to);
     }
   }
@@ -244,12 +277,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
   const float scale = *static_cast<const float*>(alpha);
   const float kept = *static_cast<const float*>(beta);
   const auto* bias = matmul.has_bias() ? static_cast<const std::byte*>(matmul.description.bias) : nullptr;
+  auto* before_gelu = matmul.has_gelu() ? static_cast<std::byte*>(matmul.description.before_gelu) : nullptr;
   std::vector<Range> ranges{
       {D, elements_of(matmul.d) * bytes_of(matmul.d.type), kept != 0, true},
       {A, elements_of(matmul.a) * bytes_of(matmul.a.type), true, false},
       {B, elements_of(matmul.b) * bytes_of(matmul.b.type), true, false},
       {bias, bias != nullptr ? static_cast<std::size_t>(matmul.d.rows) * bytes_of(matmul.d.type) : 0, true,
        false},
+      {before_gelu,
+       before_gelu != nullptr
+           ? static_cast<std::size_t>((matmul.d.columns - 1) * matmul.description.before_gelu_leading +
+                                      matmul.d.rows) *
+                 bytes_of(matmul.d.type)
+           : 0,
+       false, true},
       {workspace, workspace_bytes, false, true}};
   std::erase_if(ranges, [](const Range& range) { return range.bytes == 0; });
   for (std::size_t i = 1; i < ranges.size(); ++i) {
@@ -258,7 +299,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
   }
   const auto run = [=] {
     multiply(matmul, scale, host(static_cast<const std::byte*>(A)), host(static_cast<const std::byte*>(B)),
-             kept, bias != nullptr ? host(bias) : nullptr, host(static_cast<std::byte*>(D)));
+             kept, bias != nullptr ? host(bias) : nullptr, host(static_cast<std::byte*>(D)),
+             before_gelu != nullptr ? host(before_gelu) : nullptr);
     if (workspace_bytes > 0) std::memset(host(workspace), 0xff, workspace_bytes);
   };
   const cudaError_t error = enqueue(stream, "cublasLtMatmul", ranges, run);

@@ -125,6 +125,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmulDesc,
       return emulation::store(description.epilogue, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return emulation::store(description.bias, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return emulation::store(description.before_gelu, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return emulation::store(description.before_gelu_leading, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return emulation::store(description.bias_type, buf, sizeInBytes);
   }

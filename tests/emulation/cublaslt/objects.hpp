@@ -18,6 +18,8 @@ struct MatmulDescription : cublasLtMatmulDescOpaque_t {
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   std::int32_t bias_type = -1;  // the result's
+  void* before_gelu = nullptr;
+  std::int64_t before_gelu_leading = 0;
 };
 
 struct MatrixLayout : cublasLtMatrixLayoutOpaque_t {

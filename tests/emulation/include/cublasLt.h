@@ -41,11 +41,13 @@ typedef struct {
 typedef cublasLtMatmulPreferenceOpaque_t* cublasLtMatmulPreference_t;
 
 typedef enum {
-  CUBLASLT_MATMUL_DESC_TRANSA = 3,          // int32_t
-  CUBLASLT_MATMUL_DESC_TRANSB = 4,          // int32_t
-  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,        // uint32_t
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,    // const void*
-  CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26  // int32_t
+  CUBLASLT_MATMUL_DESC_TRANSA = 3,                 // int32_t
+  CUBLASLT_MATMUL_DESC_TRANSB = 4,                 // int32_t
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,               // uint32_t
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,           // const void*
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,  // void*
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,       // int64_t, in elements
+  CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26         // int32_t
 } cublasLtMatmulDescAttributes_t;
 
 typedef enum {
@@ -62,7 +64,12 @@ typedef enum {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
 } cublasLtMatmulPreferenceAttributes_t;
 
-typedef enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 } cublasLtEpilogue_t;
+typedef enum {
+  CUBLASLT_EPILOGUE_DEFAULT = 1,
+  CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_GELU_AUX = 160,
+  CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164
+} cublasLtEpilogue_t;
 typedef enum {
   CUBLASLT_REDUCTION_SCHEME_NONE = 0,
   CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2

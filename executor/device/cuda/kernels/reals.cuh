@@ -184,6 +184,21 @@ __device__ __forceinline__ void write(const Reals& to, Index offset, const Eight
   }
 }
 
+// As they are once they were written and read again.
+__device__ __forceinline__ void round_as(const Reals& written, float (&values)[kEight]) {
+  switch (written.type) {
+    case program::DataType::fp32:
+      return;
+    case program::DataType::fp16:
+      ZEROPLAN_UNROLL
+      for (int i = 0; i < kEight; ++i) values[i] = to_float(from_float<fp16>(values[i]));
+      return;
+    default:
+      ZEROPLAN_UNROLL
+      for (int i = 0; i < kEight; ++i) values[i] = to_float(from_float<bf16>(values[i]));
+  }
+}
+
 // A vector of parameters, which may begin anywhere: `aligned` says whether it takes vectors.
 __device__ __forceinline__ void read_parameters(const Reals& from, bool aligned, Index offset,
                                                 const Eight<true>& at, float (&to)[kEight]) {
@@ -265,12 +280,21 @@ template <bool kVectors, int kChunks>
 class HeldRow {
  public:
   __device__ __forceinline__ HeldRow(const Reals& from, Index offset, int thread, int threads, Index width)
+      : HeldRow(
+            thread, threads, width, [&](const auto& at) { return fetch(from, offset, at); },
+            [&](const auto& fetched, const auto&, float (&values)[kEight]) {
+              unpack(fetched, from, values);
+            }) {}
+  // fetch(at) of all chunks, then finish(fetched, at, values) of each.
+  template <class Fetch, class Finish>
+  __device__ __forceinline__ HeldRow(int thread, int threads, Index width, const Fetch& fetch,
+                                     const Finish& finish)
       : thread_(thread), threads_(threads), width_(width) {
-    Fetched<kVectors> fetched[kChunks];
+    decltype(fetch(at(0))) fetched[kChunks];
     ZEROPLAN_UNROLL
-    for (int c = 0; c < kChunks; ++c) fetched[c] = fetch(from, offset, at(c));
+    for (int c = 0; c < kChunks; ++c) fetched[c] = fetch(at(c));
     ZEROPLAN_UNROLL
-    for (int c = 0; c < kChunks; ++c) unpack(fetched[c], from, values_[c]);
+    for (int c = 0; c < kChunks; ++c) finish(fetched[c], at(c), values_[c]);
   }
   // body(at, values)
   template <class Body>

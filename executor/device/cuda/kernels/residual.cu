@@ -1,56 +1,72 @@
-#include "executor/device/cuda/checks.hpp"
 #include "executor/device/cuda/kernels.hpp"
-#include "executor/device/cuda/kernels/dropout.cuh"
+#include "executor/device/cuda/kernels/norm_row.cuh"
+#include "executor/device/cuda/kernels/residual.cuh"
 
 namespace zeroplan::executor::cuda {
 
 namespace {
 
-// A block has a tile of a token's row. With a mask, what the branch brings is dropped by it on the way.
+// A block has a tile of a token's row.
 template <bool kVectors>
-__global__ void __launch_bounds__(kFlatThreads)
-    add_residual(Tiles tiles, bool aligned_bias, Reals branch, Reals bias, Reals residual, Reals out,
-                 std::uint8_t* mask, Dropout dropout, const float* scalars) {
+__global__ void __launch_bounds__(kFlatThreads) add_residual(Tiles tiles, Addition addition) {
   const Index offset = tiles.row() * tiles.width;
   const auto at = tiles.template at<kVectors>();
-  const auto fetched_branch = fetch(branch, offset, at);
-  const auto fetched_residual = fetch(residual, offset, at);
   float sum[kEight];
-  float before[kEight];
-  float shift[kEight] = {};
-  if (bias.data != nullptr) read_parameters(bias, aligned_bias, 0, at, shift);
-  unpack(fetched_branch, branch, sum);
-  unpack(fetched_residual, residual, before);
-  ZEROPLAN_UNROLL
-  for (int i = 0; i < kEight; ++i) sum[i] += shift[i];
-  if (mask != nullptr) {
-    const unsigned kept = draw(dropout, step_of(scalars), offset, at);
-    drop(kept, dropout.scale(), sum);
-    write_mask(mask, offset, at, kept);
-  }
-  ZEROPLAN_UNROLL
-  for (int i = 0; i < kEight; ++i) sum[i] += before[i];
-  write(out, offset, at, sum);
+  addition.finish(addition.fetch_terms(offset, at), offset, at, sum);
+}
+
+// A row that is added is normalised before it leaves the registers.
+template <bool kVectors, bool kWarps>
+__global__ void __launch_bounds__(kNormThreads<kWarps>)
+    add_and_normalize(Addition addition, Norm norm, float epsilon, Reals parameters, Reals y,
+                      float* statistics) {
+  const RowThread<kWarps> own;
+  if (own.row >= norm.rows) return;  // a whole warp
+  const Index offset = own.row * norm.width;
+  const HeldRow<kVectors, kNormChunks> held(
+      own.thread, own.threads, norm.width, [&](const auto& at) { return addition.fetch_terms(offset, at); },
+      [&](const auto& terms, const auto& at, float(&values)[kEight]) {
+        addition.finish(terms, offset, at, values);
+        round_as(addition.out, values);
+      });
+  normalize_row(norm, epsilon, own, held, parameters, y, offset, statistics);
+}
+
+template <bool kVectors, bool kWarps>
+void start(const Kernel& add, const Kernel& normalize, const Norm& norm, const Launcher& launcher) {
+  launch<add_and_normalize<kVectors, kWarps>>(
+      launcher.stream, norm_shape<kWarps>(norm), OperandRanges(add, normalize), addition_of(add), norm,
+      static_cast<float>(settings_of(normalize).model.norm_epsilon), reals(normalize.operands[1]),
+      reals(normalize.operands[2]), reinterpret_cast<float*>(normalize.operands[3].data));
 }
 
 }  // namespace
 
 void residual_add(const Kernel& kernel, const Launcher& launcher) {
   const Elements hidden = kernel.dims[1];
-  const Tensor& branch = kernel.operands[0];
-  const Tensor& bias = kernel.operands[1];
-  const Tensor& residual = kernel.operands[2];
-  const Tensor& mask = kernel.operands[3];
-  const Tensor& out = kernel.operands[4];
-  if (mask && !kernel.scalars) refuse(kernel, "the scalars with the step's number are missing");
   const Tiles tiles = tiles_of(hidden);
-  with_vectors(hidden % kEight == 0 && are_aligned(branch, residual, out, mask), [&](auto vectors) {
+  with_vectors(takes_vectors(kernel, hidden), [&](auto vectors) {
     launch<add_residual<vectors()>>(launcher.stream, shape_of(tiles, kernel.dims[0]), OperandRanges(kernel),
-                                    tiles, is_aligned(bias), reals(branch), reals(bias), reals(residual),
-                                    reals(out), reinterpret_cast<std::uint8_t*>(mask.data),
-                                    Dropout(kernel.dropout_key, settings_of(kernel).dropout),
-                                    reinterpret_cast<const float*>(kernel.scalars.data));
+                                    tiles, addition_of(kernel));
   });
+}
+
+bool residual_add_and_norm(const Kernel& add, const Kernel& normalize, const Launcher& launcher) {
+  const Tensor& sum = add.operands[4];
+  const Norm norm = norm_of(normalize, normalize.operands[0], normalize.operands[1], normalize.operands[3]);
+  if (normalize.operands[0].data != sum.data || normalize.operands[0].type != sum.type || norm.parts != 0 ||
+      norm.rows != add.dims[0] || norm.width != add.dims[1] || norm.width == 0 || norm.width > kWidestHeld) {
+    return false;
+  }
+  with_vectors(takes_vectors(add, norm.width) && norm.takes_vectors(normalize.operands[2]),
+               [&](auto vectors) {
+                 if (norm.width <= kWidestOfWarp) {
+                   start<vectors(), true>(add, normalize, norm, launcher);
+                 } else {
+                   start<vectors(), false>(add, normalize, norm, launcher);
+                 }
+               });
+  return true;
 }
 
 }  // namespace zeroplan::executor::cuda
