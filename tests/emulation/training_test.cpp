@@ -9,6 +9,7 @@
 #include "executor/communicator/nccl/nccl_planes.hpp"
 #include "executor/device/cuda/cuda_device.hpp"
 #include "executor/error.hpp"
+#include "planner/describe/model/model.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
 #include "runtime/machine.hpp"
@@ -98,6 +99,32 @@ TEST_CASE(
   };
   CHECK_NOTHROW(run(2));
   CHECK_THROWS_AS(run(3), DeviceError);
+}
+
+TEST_CASE(
+    "what can be one kernel is one from the third step on: a sum and its norm, a product and its GELU") {
+  const describe::Model model =
+      describe::read_model_spelling("layers=3,hidden=24,heads=4,head_dim=6,vocab=31,ffn=40");
+  const auto runs = [&](std::int64_t steps, const std::string& name) {
+    const Machine machine({.gpus = std::vector<Gpu>(1)});
+    test::TrainingOptions options = options_of(steps);
+    options.device = [](std::int64_t) { return make_cuda_device({}); };
+    describe::Plan plan = test::fp32_plan();
+    plan.precision = describe::Precision::bf16;
+    test::train(model, plan, options);
+    const std::vector<std::string> history = machine.history();
+    return std::count_if(history.begin(), history.end(), [&](const std::string& operation) {
+      return operation.find(" " + name) != std::string::npos;
+    });
+  };
+  const auto each = [&](const std::string& name, std::int64_t step) {
+    return runs(step, name) - runs(step - 1, name);
+  };
+  // A sum is followed by a norm inside each layer, before the next one, and before the head.
+  CHECK(each("add_and_normalize", 2) == 0);
+  CHECK(each("add_and_normalize", 3) == 2 * model.layers);
+  CHECK(each("activate<", 2) == model.layers);
+  CHECK(each("activate<", 3) == 0);
 }
 
 TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processors do") {

@@ -14,6 +14,7 @@ TABLE = "*kernel_table_test*"
 ATTENTION = "*attention_test*"
 PRODUCTS = "*product_test*"
 NCCL_TESTS = "*nccl_test*"
+JOINED = "*joined_test*"
 VIRTUAL = "*virtual_ranks_test*,*plans_test*"
 
 MUTANTS = [
@@ -135,6 +136,11 @@ MUTANTS = [
      "static_cast<std::size_t>(workspace), launcher.stream", "static_cast<std::size_t>(0), launcher.stream", PRODUCTS),
     ("offloaded scalars are not copied back", f"{DEVICE}/host_calls.cpp",
      "    if (role != program::Role::in) back.emplace_back(tensor, mirror);", "    (void)role;", DEVICE_TESTS),
+    ("what is written early is not looked at", f"{DEVICE}/dispatch.cpp",
+     "      if (from < to + written.bytes && to < from + read.bytes) return false;", "", JOINED),
+    ("a norm is of a sum that was not rounded", f"{KERNELS}/residual.cu", "        round_as(addition.out, values);\n", "", JOINED),
+    ("the last kernel of a recording is lost", f"{DEVICE}/cuda_device.cpp",
+     "Device::Recording CudaDevice::end_recording() {\n  keep_last();", "Device::Recording CudaDevice::end_recording() {", f"{JOINED},{DEVICE_TESTS}"),
     ("an error of a kernel is taken for none", f"{DEVICE}/launch.cpp",
      "  if (error == cudaSuccess) return;", "  if (error != cudaErrorUnknown) return;", f"{DEVICE_TESTS},{TRAINING}"),
 ]

@@ -27,7 +27,8 @@ void rotary_backward(const Kernel& kernel, const Launcher& launcher);
 void activation_forward(const Kernel& kernel, const Launcher& launcher);
 void activation_backward(const Kernel& kernel, const Launcher& launcher);
 void residual_add(const Kernel& kernel, const Launcher& launcher);
-// Both in one kernel with the same bits, where the norm is of the sum. False, and nothing starts, where it is not, or is too wide.
+// Both in one kernel with the same bits, where the norm is of the sum. False, and nothing starts, where it is not, or its
+// rows are too wide or take no 16-byte accesses.
 bool residual_add_and_norm(const Kernel& add, const Kernel& normalize, const Launcher& launcher);
 
 // kernels/dropout.cu

@@ -181,7 +181,7 @@ std::shared_ptr<Collective> next_call(ncclComm& communicator, const CallText& te
       call->text = text;
       call->parts.resize(static_cast<std::size_t>(clique.size));
     }
-    const std::shared_ptr<Collective> own = call;
+    std::shared_ptr<Collective> own = call;
     const auto called =
         std::count_if(own->parts.begin(), own->parts.end(), [](const auto& part) { return part.called; });
     if (called + 1 == clique.size) clique.calls.erase(number);
@@ -191,7 +191,7 @@ std::shared_ptr<Collective> next_call(ncclComm& communicator, const CallText& te
   auto& waiting =
       clique.messages[sends ? std::pair(communicator.rank, peer) : std::pair(peer, communicator.rank)];
   if (!waiting.empty() && !waiting.front()->parts[sends ? 0 : 1].called) {
-    const std::shared_ptr<Collective> own = waiting.front();
+    std::shared_ptr<Collective> own = waiting.front();
     waiting.pop_front();
     return own;
   }

@@ -16,14 +16,14 @@ __global__ void __launch_bounds__(kFlatThreads) add_residual(Tiles tiles, Additi
 }
 
 // A row that is added is normalised before it leaves the registers.
-template <bool kVectors, bool kWarps>
+template <bool kWarps>
 __global__ void __launch_bounds__(kNormThreads<kWarps>)
     add_and_normalize(Addition addition, Norm norm, float epsilon, Reals parameters, Reals y,
                       float* statistics) {
   const RowThread<kWarps> own;
   if (own.row >= norm.rows) return;  // a whole warp
   const Index offset = own.row * norm.width;
-  const HeldRow<kVectors, kNormChunks> held(
+  const HeldRow<true, kNormChunks> held(
       own.thread, own.threads, norm.width, [&](const auto& at) { return addition.fetch_terms(offset, at); },
       [&](const auto& terms, const auto& at, float(&values)[kEight]) {
         addition.finish(terms, offset, at, values);
@@ -32,9 +32,9 @@ __global__ void __launch_bounds__(kNormThreads<kWarps>)
   normalize_row(norm, epsilon, own, held, parameters, y, offset, statistics);
 }
 
-template <bool kVectors, bool kWarps>
+template <bool kWarps>
 void start(const Kernel& add, const Kernel& normalize, const Norm& norm, const Launcher& launcher) {
-  launch<add_and_normalize<kVectors, kWarps>>(
+  launch<add_and_normalize<kWarps>>(
       launcher.stream, norm_shape<kWarps>(norm), OperandRanges(add, normalize), addition_of(add), norm,
       static_cast<float>(settings_of(normalize).model.norm_epsilon), reals(normalize.operands[1]),
       reals(normalize.operands[2]), reinterpret_cast<float*>(normalize.operands[3].data));
@@ -54,18 +54,15 @@ void residual_add(const Kernel& kernel, const Launcher& launcher) {
 bool residual_add_and_norm(const Kernel& add, const Kernel& normalize, const Launcher& launcher) {
   const Tensor& sum = add.operands[4];
   const Norm norm = norm_of(normalize, normalize.operands[0], normalize.operands[1], normalize.operands[3]);
-  if (normalize.operands[0].data != sum.data || normalize.operands[0].type != sum.type || norm.parts != 0 ||
-      norm.rows != add.dims[0] || norm.width != add.dims[1] || norm.width == 0 || norm.width > kWidestHeld) {
-    return false;
+  const bool is_its = normalize.operands[0].data == sum.data && normalize.operands[0].type == sum.type &&
+                      norm.parts == 0 && norm.rows == add.dims[0] && norm.width == add.dims[1];
+  const bool vectors = takes_vectors(add, norm.width) && norm.takes_vectors(normalize.operands[2]);
+  if (!is_its || !vectors || norm.width == 0 || norm.width > kWidestHeld) return false;
+  if (norm.width <= kWidestOfWarp) {
+    start<true>(add, normalize, norm, launcher);
+  } else {
+    start<false>(add, normalize, norm, launcher);
   }
-  with_vectors(takes_vectors(add, norm.width) && norm.takes_vectors(normalize.operands[2]),
-               [&](auto vectors) {
-                 if (norm.width <= kWidestOfWarp) {
-                   start<vectors(), true>(add, normalize, norm, launcher);
-                 } else {
-                   start<vectors(), false>(add, normalize, norm, launcher);
-                 }
-               });
   return true;
 }
 
