@@ -92,6 +92,7 @@ Answer fit(const Request& request);
 std::vector<OptionSpec> fit_options();
 std::vector<OptionSpec> explain_options();
 Answer compare(const Request& request);
+Answer report(const Request& request);
 Answer explain(const Request& request);
 Answer models(const Request& request);
 Answer hw(const Request& request);

@@ -31,6 +31,20 @@ std::span<const Command> commands() {
        true,
        compare,
        goal_options()},
+      {"report",
+       "MODEL --hw MACHINE",
+       "a page to send: memory, traffic and time of a plan in pictures, and what would change them",
+       "One HTML file that needs nothing else: the verdict, memory by category for each stage of ZeRO and "
+       "over "
+       "the step, traffic, where the time goes, what other batches and more GPUs would give, and what it all "
+       "rests on. -o md and -o json hold the same.\n"
+       "Exit code as of fit.",
+       {{"report llama2-13b --hw dgx-a100 --nodes 4 --zero 3 --out plan.html", "one plan, to send"},
+        {"report gpt2-xl --hw v100-32gb --gpus 64 --zero 2 -o md", "for a pull request"}},
+       true,
+       report,
+       goal_options(),
+       reports::Format::html},
       {"explain",
        "KEY MODEL --hw MACHINE | --program MODEL --hw MACHINE",
        "one number: its formula with the values put in, and its source",

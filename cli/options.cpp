@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "planner/describe/text/not_modelled.hpp"
@@ -115,17 +116,23 @@ void read_format(const std::string& text, Request& request, Problems& problems) 
                             nearest.empty() ? "" : "; nearest: " + nearest)});
 }
 
+// "table (default), json, jsonl, csv, md, yaml or html"; the default comes first.
+std::string formats_text(reports::Format first) {
+  const std::vector<std::string>& names = reports::format_names();
+  const std::string& own = names[static_cast<std::size_t>(first)];
+  std::vector<std::string> others;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(others),
+               [&](const std::string& name) { return name != own; });
+  const std::string last = others.back();
+  others.pop_back();
+  return fmt::format("{} (default), {} or {}", own, fmt::join(others, ", "), last);
+}
+
 }  // namespace
 
 std::vector<OptionSpec> options_of(const Command& command) {
   std::vector<OptionSpec> specs{
-      {{"-o", "--output"},
-       "output",
-       "FORMAT",
-       command.default_format == reports::Format::table ? "table (default), json, jsonl, csv, md or yaml"
-                                                        : "yaml (default), json, jsonl, csv, md or table",
-       false,
-       false},
+      {{"-o", "--output"}, "output", "FORMAT", formats_text(command.default_format), false, false},
       {{"--out"}, "out", "FILE", "write the answer to FILE, atomically", false, false},
       {{"-q", "--quiet"}, "quiet", "", "print nothing; set the exit code only", false, false}};
   specs.insert(specs.end(), command.own_options.begin(), command.own_options.end());

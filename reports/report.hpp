@@ -46,6 +46,10 @@ struct Table {
 struct Heading {
   std::string text;
 };
+// What a page begins with: the answer in a sentence, and the word that gives it its colour (a verdict, an outcome).
+struct Headline {
+  std::string title, answer, word;
+};
 struct Paragraph {
   std::string text;
 };
@@ -55,13 +59,25 @@ struct Commands {
 struct Lines {
   std::vector<std::string> lines;  // as they are
 };
-using Block = std::variant<Heading, Paragraph, Table, Commands, Lines>;
+// What a part of a picture is called and coloured, #rrggbb.
+struct Shade {
+  std::string name, color;
+};
+// A picture and the same as a table, which stands alone where pictures do not: in text, in Markdown, without scripts.
+struct Chart {
+  std::string title;
+  std::string alternative;    // what a reader who does not see it should know, a sentence
+  std::string specification;  // Vega 5, JSON (reports/charts.hpp)
+  std::vector<Shade> legend;  // of what is in it
+  Table table;
+};
+using Block = std::variant<Headline, Heading, Paragraph, Table, Chart, Commands, Lines>;
 
 struct Report {
   Data data;  // JSON, JSONL, YAML, CSV
   std::string
       rows;  // CSV: dotted path of a list in `data` with one map a row; empty: all of `data` is one row
-  std::vector<Block> blocks;  // table, Markdown
+  std::vector<Block> blocks;  // table, Markdown, HTML
 };
 
 // "Notes": what stood in a file and the answer does not hold, one paragraph each; nothing where there is none.

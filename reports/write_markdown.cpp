@@ -17,6 +17,13 @@ std::string escaped(const std::string& text) {
 struct MarkdownWriter {
   std::string text;
 
+  void operator()(const Headline& headline) {
+    text += "# " + escaped(headline.title) + "\n\n**" + escaped(headline.answer) + "**\n";
+  }
+  void operator()(const Chart& chart) {
+    text += "**" + escaped(chart.title) + "**\n\n" + escaped(chart.alternative) + "\n\n";
+    (*this)(chart.table);
+  }
   void operator()(const Heading& heading) { text += "## " + escaped(heading.text) + '\n'; }
   void operator()(const Paragraph& paragraph) { text += escaped(paragraph.text) + '\n'; }
 

@@ -105,6 +105,14 @@ std::vector<TextTable> parts_of(const TextTable& table) {
 struct TextWriter {
   std::string text;
 
+  void operator()(const Headline& headline) {
+    (*this)(Heading{headline.title});
+    (*this)(Paragraph{headline.answer});
+  }
+  void operator()(const Chart& chart) {
+    (*this)(Heading{chart.title});
+    (*this)(chart.table);
+  }
   void operator()(const Heading& heading) { text += heading.text + '\n'; }
   void operator()(const Paragraph& paragraph) {
     for (const std::string& line : wrapped_lines(paragraph.text, kLineWidth)) text += line + '\n';

@@ -3,7 +3,7 @@
 namespace zeroplan::reports {
 
 const std::vector<std::string>& format_names() {
-  static const std::vector<std::string> names{"table", "json", "jsonl", "csv", "md", "yaml"};
+  static const std::vector<std::string> names{"table", "json", "jsonl", "csv", "md", "yaml", "html"};
   return names;
 }
 
@@ -21,6 +21,8 @@ std::string write(const Report& report, Format format) {
       return write_markdown(report.blocks);
     case Format::yaml:
       return write_yaml(report.data);
+    case Format::html:
+      return write_html(report.blocks);
   }
   return {};
 }

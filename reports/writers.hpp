@@ -8,7 +8,7 @@
 
 namespace zeroplan::reports {
 
-enum class Format { table, json, jsonl, csv, md, yaml };
+enum class Format { table, json, jsonl, csv, md, yaml, html };
 
 // In the order of the enumeration: what -o takes.
 const std::vector<std::string>& format_names();
@@ -24,6 +24,9 @@ std::string write_yaml(const Data& data);
 std::string write_csv(const Data& data, std::string_view rows);
 std::string write_table(const std::vector<Block>& blocks);
 std::string write_markdown(const std::vector<Block>& blocks);
+// One page that needs nothing else: a strict content security policy, no address outside it, tables that are complete
+// without scripts, charts by the Vega that it carries.
+std::string write_html(const std::vector<Block>& blocks);
 
 // `text` in lines of at most `width` columns, broken at spaces. A word longer than a line stands on its own.
 std::vector<std::string> wrapped_lines(std::string_view text, std::size_t width);

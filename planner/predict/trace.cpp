@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "planner/predict/repetition.hpp"
@@ -81,17 +82,39 @@ class Tracer {
           ++micro_batch_;
           [[fallthrough]];
         default:
-          if (program::is_executed(instruction.op)) one(i, in_layers ? layer : -1);
+          if (program::is_memory(instruction.op)) {
+            change_memory(i, in_layers ? layer : -1);
+          } else if (program::is_executed(instruction.op)) {
+            one(i, in_layers ? layer : -1);
+          }
       }
     }
+  }
+
+  bool is_listed() const {
+    return micro_batch_ < first_ || micro_batch_ == trace_.micro_batches - 1 || phase_ == Phase::step;
+  }
+
+  // What is taken one after the other at the same time is one moment, so that each is a valley or a peak.
+  void change_memory(std::size_t index, std::int64_t layer) {
+    const Instruction& instruction = program_.code[index];
+    const program::Buffer& buffer = program_.buffers[instruction.operands[0].buffer];
+    if (buffer.space != program::Space::device) return;
+    const Bytes bytes = program::instances_taken(instruction.op, buffer.instances) * buffer.bytes;
+    held_[static_cast<std::size_t>(buffer.category)] += bytes;
+    if (!is_listed()) return;
+    const double seconds = clocks_.at(rows_.of(program::Stream::compute));
+    const bool goes_on =
+        !trace_.memory.empty() && trace_.memory.back().seconds == seconds && takes_ == (bytes > 0);
+    takes_ = bytes > 0;
+    if (!goes_on) trace_.memory.emplace_back();
+    trace_.memory.back() = {seconds, phase_, layer, std::max<std::int64_t>(0, micro_batch_), index, held_};
   }
 
   void one(std::size_t index, std::int64_t layer) {
     schedule_.run(clocks_, index, phase_);
     const std::int64_t micro_batch = std::max<std::int64_t>(0, micro_batch_);
-    const bool listed =
-        micro_batch < first_ || micro_batch == trace_.micro_batches - 1 || phase_ == Phase::step;
-    if (!listed || costs_.seconds[index] <= 0) return;
+    if (!is_listed() || costs_.seconds[index] <= 0) return;
     const Instruction& instruction = program_.code[index];
     trace_.events.push_back({program::name_of(instruction.op), schedule_.stream_of(index),
                              program_.kind_of(instruction), phase_, layer, micro_batch,
@@ -107,10 +130,14 @@ class Tracer {
   Phase phase_ = Phase::setup;
   std::int64_t micro_batch_ = -1;
   std::int64_t first_ = 1;
+  program::CategoryBytes held_{};
+  bool takes_ = false;  // the last change of memory
   Trace trace_;
 };
 
 }  // namespace
+
+Bytes MemoryMoment::bytes() const { return std::accumulate(held.begin(), held.end(), Bytes{0}); }
 
 Trace read_trace(const StepProgram& program, const describe::Cluster& cluster, const KernelRates& rates,
                  std::int64_t most_micro_batches) {

@@ -6,6 +6,8 @@
 
 #include "planner/describe/machine/cluster.hpp"
 #include "planner/predict/kernels.hpp"
+#include "planner/program/measurement.hpp"
+#include "planner/units.hpp"
 
 // A step as a list of what runs when, instruction by instruction: the same rules as read_time (schedule.hpp),
 // with a clock for each row and every layer walked.
@@ -22,9 +24,23 @@ struct TraceEvent {
   double start_seconds = 0, seconds = 0;
 };
 
+// What a device's memory holds from `seconds` on: each change, while the kernels before it are over.
+struct MemoryMoment {
+  double seconds = 0;
+  program::Phase phase = program::Phase::setup;
+  std::int64_t layer = -1;  // -1: outside the layers
+  std::int64_t micro_batch = 0;
+  std::size_t instruction = 0;  // that took or gave back, index into StepProgram::code
+  program::CategoryBytes held{};
+
+  Bytes bytes() const;  // of all categories
+};
+
 struct Trace {
   double step_seconds = 0;  // read_time's
   std::vector<TraceEvent> events;
+  std::vector<MemoryMoment>
+      memory;  // rising; the highest is MemoryProfile::peak, unless it is in what is left out
   std::int64_t micro_batches = 1;
   std::int64_t left_out = 0;  // micro-batches in the middle, which are like those before them
 };

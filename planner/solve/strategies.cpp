@@ -123,6 +123,20 @@ struct Maker {
 
 }  // namespace
 
+std::vector<Strategy> stages(const describe::Model& model, const PlanOptions& options,
+                             const std::string& hardware) {
+  const Maker maker(model, options, hardware);
+  std::vector<Strategy> result;
+  for (int stage = 0; stage <= 3; ++stage) {
+    Plan plan = maker.user.plan;
+    plan.zero_stage = stage;
+    if (stage == 0) plan.shard = 0;
+    if (stage != 3) plan.secondary_shard = 0;
+    result.push_back(maker.make("ZeRO-" + std::to_string(stage), plan));
+  }
+  return result;
+}
+
 std::vector<Strategy> strategies(const describe::Model& model, const PlanOptions& options,
                                  const std::string& hardware) {
   const Maker maker(model, options, hardware);

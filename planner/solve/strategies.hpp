@@ -31,6 +31,10 @@ struct Strategy {
 std::vector<Strategy> strategies(const describe::Model& model, const describe::PlanOptions& options,
                                  const std::string& hardware);
 
+// The user's plan at stages 0 to 3 of ZeRO, with all else as it is.
+std::vector<Strategy> stages(const describe::Model& model, const describe::PlanOptions& options,
+                             const std::string& hardware);
+
 // The fastest of those that fit, by tokens per second, the first of equals; null where none fits or no time
 // is known.
 const Strategy* fastest_that_fits(const std::vector<Strategy>& strategies);
