@@ -33,7 +33,7 @@ std::span<const Command> commands() {
        goal_options()},
       {"report",
        "MODEL --hw MACHINE",
-       "a page to send: memory, traffic and time of a plan in pictures, and what would change them",
+       "a page to send: memory, traffic, time in pictures, and what would change them",
        "One HTML file that needs nothing else: the verdict, memory by category for each stage of ZeRO and "
        "over "
        "the step, traffic, where the time goes, what other batches and more GPUs would give, and what it all "

@@ -43,14 +43,14 @@ Data what_if_data(const PlanPage& page) {
     row.set("verdict", predict::name_of(found.verdict))
         .set("tokens_per_step", found.tokens_per_step)
         .set("tokens_per_second", has_time ? Data(tokens_per_second) : Data());
-    const predict::TrainingGoal& goal = page.fit.goal;
-    if (has_time && goal.tokens) {
-      constexpr double kSecondsPerDay = 86400, kSecondsPerHour = 3600;
-      const double seconds = static_cast<double>(*goal.tokens) / tokens_per_second;
-      row.set("days", seconds / kSecondsPerDay);
-      if (goal.price_per_gpu_hour)
-        row.set("cost",
-                seconds / kSecondsPerHour * static_cast<double>(cell.gpus) * *goal.price_per_gpu_hour);
+    if (has_time && page.fit.goal.tokens) {
+      predict::TrainingStep step;
+      step.seconds = found.time.seconds;
+      step.tokens = found.tokens_per_step;
+      step.devices = cell.gpus;
+      const predict::TrainingMetrics metrics = predict::training_metrics(step, page.fit.goal);
+      row.set("days", *metrics.days);
+      if (metrics.cost) row.set("cost", *metrics.cost);
     }
     list.add(row.set("command",
                      command_line("fit", page.fit.model_argument, page.fit.hardware_argument, cell.options)));
