@@ -13,7 +13,7 @@
 namespace zeroplan::cli {
 namespace {
 
-void write_trace(const Request& request, const predict::Prediction& prediction,
+void write_trace(const Request& request, const describe::Model& model, const predict::Prediction& prediction,
                  const describe::ResolvedPlan& resolved) {
   const auto file = request.own.find("trace");
   if (file == request.own.end()) return;
@@ -27,7 +27,9 @@ void write_trace(const Request& request, const predict::Prediction& prediction,
         Problem{"--trace", 0, "",
                 "the time of a step is not known for this model and machine, so there is no trace"});
   }
-  write_whole_file(file->second, reports::chrome_trace(trace), "--trace");
+  const reports::TraceFrame frame{"predicted: " + model.name, prediction.overhead_bytes,
+                                  prediction.capacity_bytes};
+  write_whole_file(file->second, reports::chrome_trace(trace, frame), "--trace");
 }
 
 }  // namespace
@@ -47,7 +49,7 @@ Answer fit(const Request& request) {
   const describe::ResolvedPlan resolved = describe::resolve_plan(request.options, model, hardware);
   const predict::Prediction prediction = predict::predict(model, resolved.plan, resolved.cluster);
   reports::FitAnswer answer{version(), argument, hardware, model, resolved, prediction, {}, goal};
-  write_trace(request, prediction, resolved);
+  write_trace(request, model, prediction, resolved);
   const int exit_code = exit_code_of(prediction.verdict);
   if (request.quiet) return {{}, exit_code};
   if (prediction.does_not_fit()) answer.suggestions = solve::suggest(model, request.options, hardware);

@@ -8,6 +8,7 @@
 
 #include "planner/predict/repetition.hpp"
 #include "planner/predict/schedule.hpp"
+#include "planner/predict/traffic.hpp"
 
 namespace zeroplan::predict {
 namespace {
@@ -38,7 +39,11 @@ class Tracer {
         rows_(program),
         schedule_(program, costs, rows_),
         clocks_(rows_.count()) {
+    recent_.reserve(program.order.events.size());
+    for (const program::Order::Event& event : program.order.events)
+      recent_.emplace_back(std::size_t{event.oldest} + 1, kNotListed);
     count_micro_batches();
+    read_moved();
     first_ = std::max<std::int64_t>(1, most_micro_batches - 1);
     trace_.left_out = std::max<std::int64_t>(0, trace_.micro_batches - first_ - 1);
   }
@@ -50,6 +55,19 @@ class Tracer {
   }
 
  private:
+  // Of each instruction: of a collective's whole vector or a copy, and sent by this rank.
+  void read_moved() {
+    moved_.resize(program_.code.size());
+    for (std::size_t i = 0; i < moved_.size(); ++i) {
+      const Instruction& instruction = program_.code[i];
+      if (!program::is_host_copy(instruction.op) && instruction.group == program::kNoGroup) continue;
+      const Traffic moved = read_traffic(program_, i, i + 1);
+      const double copied = moved.to_host_bytes + moved.to_device_bytes;
+      moved_[i] = {copied, copied};
+      for (const TrafficEntry& entry : moved.entries) moved_[i] = {entry.bytes, entry.sent_bytes};
+    }
+  }
+
   void count_micro_batches() {
     double batches = 0;
     for_each_repeated(program_, [&](const Instruction& instruction, Phase, double times) {
@@ -114,13 +132,33 @@ class Tracer {
   void one(std::size_t index, std::int64_t layer) {
     schedule_.run(clocks_, index, phase_);
     const std::int64_t micro_batch = std::max<std::int64_t>(0, micro_batch_);
-    if (!is_listed() || costs_.seconds[index] <= 0) return;
-    const Instruction& instruction = program_.code[index];
-    trace_.events.push_back({program::name_of(instruction.op), schedule_.stream_of(index),
-                             program_.kind_of(instruction), phase_, layer, micro_batch,
-                             (instruction.flags & program::kRecomputed) != 0, clocks_.start(),
-                             costs_.seconds[index]});
+    std::size_t own = kNotListed;
+    if (is_listed() && costs_.seconds[index] > 0) {
+      own = trace_.events.size();
+      const Instruction& instruction = program_.code[index];
+      trace_.events.push_back({program::name_of(instruction.op), schedule_.stream_of(index),
+                               program_.kind_of(instruction), phase_, layer, micro_batch,
+                               (instruction.flags & program::kRecomputed) != 0, clocks_.start(),
+                               costs_.seconds[index], moved_[index].first, moved_[index].second});
+    }
+    if (!costs_.one_stream) follow_order(index, own);
   }
+
+  // Which listed event each execution of the program's events was, the youngest first.
+  void follow_order(std::size_t index, std::size_t own) {
+    for (const program::Order::Wait wait : program_.order.waits_of(index)) {
+      const std::size_t from = recent_[wait.event][wait.age];
+      if (own != kNotListed && from != kNotListed && trace_.events[from].bytes > 0)
+        trace_.flows.push_back({from, own});
+    }
+    const std::uint16_t event = program_.order.mark(index).signals;
+    if (event == program::Order::kNoEvent) return;
+    std::vector<std::size_t>& recent = recent_[event];
+    std::rotate(recent.begin(), recent.end() - 1, recent.end());
+    recent.front() = own;
+  }
+
+  static constexpr std::size_t kNotListed = static_cast<std::size_t>(-1);
 
   const StepProgram& program_;
   const StepCosts& costs_;
@@ -131,7 +169,9 @@ class Tracer {
   std::int64_t micro_batch_ = -1;
   std::int64_t first_ = 1;
   program::CategoryBytes held_{};
-  bool takes_ = false;  // the last change of memory
+  bool takes_ = false;                              // the last change of memory
+  std::vector<std::vector<std::size_t>> recent_{};  // by event of the program's order
+  std::vector<std::pair<double, double>> moved_{};  // by instruction
   Trace trace_;
 };
 

@@ -22,6 +22,14 @@ struct TraceEvent {
   std::int64_t micro_batch = 0;  // from 0
   bool recomputed = false;
   double start_seconds = 0, seconds = 0;
+  double bytes = 0,
+         sent_bytes =
+             0;  // of a collective's whole vector, and by this rank; of a copy, both are what it copies
+};
+
+// What waits for traffic: an event that began no sooner than another one was done.
+struct TraceFlow {
+  std::size_t from = 0, to = 0;  // of the trace's events
 };
 
 // What a device's memory holds from `seconds` on: each change, while the kernels before it are over.
@@ -39,6 +47,7 @@ struct MemoryMoment {
 struct Trace {
   double step_seconds = 0;  // read_time's
   std::vector<TraceEvent> events;
+  std::vector<TraceFlow> flows;  // from collectives and copies
   std::vector<MemoryMoment>
       memory;  // rising; the highest is MemoryProfile::peak, unless it is in what is left out
   std::int64_t micro_batches = 1;

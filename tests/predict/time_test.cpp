@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "planner/predict/memory.hpp"
 #include "planner/predict/schedule.hpp"
 #include "planner/predict/trace.hpp"
+#include "planner/predict/traffic.hpp"
 #include "planner/program/compile.hpp"
 #include "tests/support/plans.hpp"
 
@@ -322,6 +324,39 @@ TEST_CASE("trace: nothing runs on a stream before what is there is done, and eve
   }
   CHECK(layers.size() == static_cast<std::size_t>(program.layers) + 1);
   CHECK(micro_batches == std::set<std::int64_t>{0, 1, 2, 8});
+}
+
+TEST_CASE(
+    "trace: memory reaches the peak, traffic adds up, and what an arrow leads to begins when its traffic is "
+    "done") {
+  for (const int stage : {0, 1, 2, 3}) {
+    CAPTURE(stage);
+    describe::Plan plan = test::plain_plan();
+    plan.data_parallel = 8;
+    plan.zero_stage = stage;
+    plan.gradient_accumulation = 2;
+    const auto program = program::compile(test::small_gpt(), plan);
+    const predict::Trace trace = predict::read_trace(program, eight_a100(), some_rates(), 4);
+    REQUIRE(trace.left_out == 0);
+    const predict::MemoryProfile profile = predict::read_memory(program);
+    Bytes highest = 0;
+    double before = 0;
+    for (const predict::MemoryMoment& moment : trace.memory) {
+      CHECK(moment.seconds >= before);
+      before = moment.seconds;
+      highest = std::max(highest, moment.bytes());
+    }
+    CHECK(highest == profile.peak);
+    double sent = 0;
+    for (const predict::TraceEvent& event : trace.events) sent += event.group ? event.sent_bytes : 0;
+    CHECK(sent == doctest::Approx(predict::read_traffic(program).data_parallel_bytes()));
+    CHECK((stage != 3 || !trace.flows.empty()));  // below, the end of backward waits for all
+    for (const predict::TraceFlow& flow : trace.flows) {
+      const predict::TraceEvent& from = trace.events[flow.from];
+      CHECK(from.bytes > 0);
+      CHECK(trace.events[flow.to].start_seconds >= from.start_seconds + from.seconds - 1e-12);
+    }
+  }
 }
 
 TEST_CASE("time: a step takes at least the longest stream and at most all of them in turn") {
