@@ -93,6 +93,8 @@ std::vector<OptionSpec> fit_options();
 std::vector<OptionSpec> explain_options();
 Answer compare(const Request& request);
 Answer report(const Request& request);
+Answer completion(const Request& request);
+Answer manual(const Request& request);
 Answer explain(const Request& request);
 Answer models(const Request& request);
 Answer hw(const Request& request);

@@ -138,6 +138,20 @@ std::span<const Command> commands() {
        false,
        accuracy,
        accuracy_options()},
+      {"completion",
+       "bash | zsh | fish",
+       "a script that completes commands, options and values in your shell",
+       "Packages install it. Without one: . <(zeroplan completion bash)",
+       {{"completion bash", "for bash"}},
+       false,
+       completion},
+      {"manual",
+       "",
+       "the manual page, for man",
+       "Packages install it. Without one: zeroplan manual >zeroplan.1; man ./zeroplan.1",
+       {{"manual --out zeroplan.1", "as a file"}},
+       false,
+       manual},
   };
   return list;
 }

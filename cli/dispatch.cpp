@@ -65,12 +65,7 @@ int answer(const std::vector<std::string>& words, std::ostream& out, std::ostrea
   request.answers = &out;
   const Answer result = command.answer(request);
   if (request.quiet || result.is_silent) return result.exit_code;
-  const std::string text = reports::write(result.report, request.format);
-  if (!request.out.empty()) {
-    write_whole_file(request.out, text);
-  } else if (!(out << text << std::flush)) {
-    throw ConfigurationError(Problem{"standard output", 0, "", "cannot be written"});
-  }
+  give_text(request, reports::write(result.report, request.format));
   return result.exit_code;
 }
 

@@ -82,4 +82,15 @@ void write_whole_file(const std::string& path, std::string_view text, const std:
   }
 }
 
+void give_text(const Request& request, std::string_view text) {
+  if (!request.out.empty()) return write_whole_file(request.out, text);
+  if (!(*request.answers << text << std::flush))
+    throw ConfigurationError(Problem{"standard output", 0, "", "cannot be written"});
+}
+
+Answer plain_answer(const Request& request, std::string_view text) {
+  if (!request.quiet) give_text(request, text);
+  return {{}, kYes, true};
+}
+
 }  // namespace zeroplan::cli
