@@ -68,6 +68,11 @@ Bytes Arena::reserved(Space space) const {
   return block.allocator ? block.allocator->reserved() : block.capacity;
 }
 
+Bytes Arena::zone_bytes(Space space) const {
+  const Block& block = blocks_[static_cast<std::size_t>(space)];
+  return block.memory == nullptr ? 0 : block.bytes - block.capacity;
+}
+
 Arena::Block& Arena::block_of(BufferId buffer) {
   return blocks_[static_cast<std::size_t>(program_.buffers[buffer].space)];
 }

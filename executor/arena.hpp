@@ -80,6 +80,8 @@ class Arena {
   ArenaSize size() const { return size_; }
   // Asked from the device.
   Bytes reserved(program::Space space) const;
+  // And beside that, for the zones that nobody may write.
+  Bytes zone_bytes(program::Space space) const;
   // The most that was held at once, and of what it was made.
   ArenaSize high_water() const { return {blocks_[0].high_water, blocks_[1].high_water}; }
   const CategoryBytes& at_high_water() const { return blocks_[0].at_high_water; }

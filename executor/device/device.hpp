@@ -103,6 +103,8 @@ class Device {
   // What whoever reads a measurement of this device must know, a sentence or two; empty where there is nothing.
   virtual std::string note() const { return {}; }
   virtual DeviceCapabilities capabilities() const = 0;
+  // Of a device on the PCI bus, as sysfs spells it: "0000:1b:00.0"; empty of others.
+  virtual std::string pci_address() const { return {}; }
   // Whether it has the instruction, one of those from fill_zero to scale_update (planner/instructions/table.hpp).
   virtual bool executes(program::Op op) const = 0;
 

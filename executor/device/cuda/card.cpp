@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 
 #include "executor/device/cuda/errors.hpp"
@@ -40,6 +42,19 @@ std::string name_of(int ordinal) {
                      get_name(name.data(), static_cast<int>(name.size()) - 1, device) == 0;
   dlclose(driver);
   return known ? name.data() : "GPU";
+}
+
+std::string pci_address_of(int ordinal) {
+  std::array<char, 32> address{};
+  if (cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), ordinal) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  std::string text(address.data());
+  // CUDA has the hexadecimal digits of the bus as capitals, the system has not.
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
 int attribute(cudaDeviceAttr which, int ordinal) {
@@ -82,7 +97,7 @@ Card open_card(int ordinal) {
     (void)cudaGetLastError();
     throw NotPossible(fmt::format("GPU {} cannot be used: {}", ordinal, text_of(error)));
   }
-  Card card{.ordinal = ordinal, .name = name_of(ordinal)};
+  Card card{.ordinal = ordinal, .name = name_of(ordinal), .pci_address = pci_address_of(ordinal)};
   card.sm = 10 * attribute(cudaDevAttrComputeCapabilityMajor, ordinal) +
             attribute(cudaDevAttrComputeCapabilityMinor, ordinal);
   card.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, ordinal);

@@ -59,6 +59,7 @@ class CudaDevice final : public Device, public CudaStreams {
     if (card_.clock_khz == 0) return {};
     return fmt::format("The GPU's highest clock is {} MHz.", card_.clock_khz / 1000);
   }
+  std::string pci_address() const override { return card_.pci_address; }
   DeviceCapabilities capabilities() const override {
     return {.host_reaches_memory = false, .runs_beside = true};
   }
