@@ -12,6 +12,9 @@ inline constexpr const char* kInterfaceSymbol = "zeroplan_module_interface";
 using MakeDeviceFunction = Device*(const DeviceOptions& options);  // the caller owns it
 inline constexpr const char* kMakeDeviceSymbol = "zeroplan_make_device";
 
+using CountDevicesFunction = int();
+inline constexpr const char* kCountDevicesSymbol = "zeroplan_count_devices";
+
 using PinFunction = void(const HostShare& share, std::string& what);
 inline constexpr const char* kPinSymbol = "zeroplan_pin_to_share";
 

@@ -72,6 +72,12 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
   return std::unique_ptr<Device>(make(options));
 }
 
+int count_devices(const std::string& name) {
+  const auto count =
+      reinterpret_cast<CountDevicesFunction*>(find(module_for_gpu(name, 0, {}), kCountDevicesSymbol));
+  return count();
+}
+
 DataPlanes make_nccl_module_planes(ControlPlane& world, Device& device,
                                    std::span<const program::Group> groups,
                                    std::chrono::milliseconds timeout) {

@@ -25,6 +25,9 @@ struct DeviceOptions {
 // `name`: cpu or cuda.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
 
+// How many of a kind this process sees; `name`: cuda.
+int count_devices(const std::string& name);
+
 // As make_nccl_planes (executor/communicator/nccl), for a device of CUDA.
 DataPlanes make_nccl_module_planes(ControlPlane& world, Device& device,
                                    std::span<const program::Group> groups, std::chrono::milliseconds timeout);

@@ -1,3 +1,4 @@
+#include "executor/device/cuda/card.hpp"
 #include "executor/device/cuda/cuda_device.hpp"
 #include "executor/module_interface.hpp"
 
@@ -6,3 +7,5 @@ extern "C" zeroplan::executor::Device* zeroplan_make_device(
   return zeroplan::executor::make_cuda_device({.ordinal = options.index, .threads = options.threads})
       .release();
 }
+
+extern "C" int zeroplan_count_devices() { return zeroplan::executor::cuda::count_cards(); }
