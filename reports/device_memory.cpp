@@ -39,13 +39,13 @@ Bytes arena_bytes(const Prediction& prediction, const RankMeasurement& rank) {
 Bytes predicted_growth(const Prediction& prediction, const RankMeasurement& rank, MemoryPoint point) {
   switch (point) {
     case MemoryPoint::opened:
-      return overhead(prediction, "context") + overhead(prediction, "library_workspace");
+      return overhead(prediction, "context");
     case MemoryPoint::communicators:
       return overhead(prediction, "communicators");
     case MemoryPoint::arena:
       return arena_bytes(prediction, rank);
     case MemoryPoint::first_step:
-      return overhead(prediction, "allocator");
+      return overhead(prediction, "library_workspace") + overhead(prediction, "allocator");
     case MemoryPoint::last_step:
       break;
   }
@@ -65,10 +65,10 @@ const RankMeasurement* fullest(const Measurement& measurement) {
 }
 
 std::string_view title_of(std::string_view point) {
-  if (point == "opened") return "device opened: context, libraries";
+  if (point == "opened") return "device opened: its context";
   if (point == "communicators") return "communicators";
   if (point == "arena") return "buffers";
-  return point == "first_step" ? "first step" : "last step";
+  return point == "first_step" ? "first step: workspaces, kernels" : "last step";
 }
 
 }  // namespace

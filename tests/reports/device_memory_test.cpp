@@ -13,14 +13,16 @@ using program::MemoryPoint;
 namespace {
 
 constexpr Bytes kGranule = 2 * kMiB;
-constexpr Bytes kContext = 500 * kMiB, kCommunicators = 300 * kMiB;
+constexpr Bytes kContext = 500 * kMiB, kCommunicators = 300 * kMiB, kWorkspace = 32 * kMiB;
 
 predict::Prediction predicted_run() {
   predict::Prediction prediction =
       test::predicted("gpt2-xl", "gpus=2 zero=1 seq=512 engine=native", "a100-80gb");
   CHECK(prediction.driver_granule == kGranule);
-  prediction.overheads = {{"context", kContext, ""}, {"communicators", kCommunicators, ""}};
-  prediction.peak_bytes = prediction.memory().peak + kContext + kCommunicators;
+  prediction.overheads = {{"context", kContext, ""},
+                          {"communicators", kCommunicators, ""},
+                          {"library_workspace", kWorkspace, ""}};
+  prediction.peak_bytes = prediction.memory().peak + kContext + kCommunicators + kWorkspace;
   return prediction;
 }
 
@@ -31,7 +33,7 @@ program::Measurement measured_run(const predict::Prediction& prediction, Bytes m
     program::RankMeasurement rank;
     rank.process = r;
     const std::array<Bytes, program::kMemoryPoints> growths{kContext, prediction.memory().peak,
-                                                            kCommunicators, r * more, 0};
+                                                            kCommunicators, kWorkspace + r * more, 0};
     Bytes held = 0;
     for (std::size_t i = 0; i < growths.size(); ++i) {
       held += growths.at(i);
@@ -56,8 +58,8 @@ TEST_CASE("device memory: lines of the rank with most, by what each point adds")
   CHECK(lines[1].predicted_growth == round_up(prediction.memory().peak, kGranule));
   CHECK(lines[2].growth == kCommunicators);
   CHECK(lines[2].predicted_growth == kCommunicators);
-  CHECK(lines[3].growth == 50 * kMiB);
-  CHECK(lines[3].predicted_growth == 0);
+  CHECK(lines[3].growth == kWorkspace + 50 * kMiB);
+  CHECK(lines[3].predicted_growth == kWorkspace);
   CHECK(lines[4].nvml_used == lines[4].used + 8 * kGiB);
   CHECK(lines[4].nvml_of_process == lines[4].used);
   CHECK(lines[4].used == prediction.peak_bytes + 50 * kMiB);
