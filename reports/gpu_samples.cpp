@@ -24,10 +24,10 @@ double share(std::int64_t part, std::int64_t of) {
 }
 
 struct GpuRow {
-  const char* title;
-  const char* unit;
-  const char* key;
-  CellFormat format;
+  const char* title = "";
+  const char* unit = "";
+  const char* key = "";
+  CellFormat format{};
 };
 constexpr std::array<GpuRow, 7> kRows{{{"SM clock, median", "MHz", "sm_clock_mhz", kPlain},
                                        {"SM clock, highest possible", "MHz", "most_sm_clock_mhz", kPlain},

@@ -20,7 +20,7 @@ class Series {
  public:
   Series(std::vector<Probe> probes, Waiting waiting) : waiting_(waiting) {
     measured_.reserve(probes.size());
-    for (Probe& probe : probes) measured_.push_back({std::move(probe), {}});
+    for (Probe& probe : probes) measured_.emplace_back(std::move(probe), Repeats{});
   }
 
   // Notes what the device had beside the buffers, at most.

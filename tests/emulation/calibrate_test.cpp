@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -120,7 +121,8 @@ TEST_CASE("calibrate on GPUs: what is missing or wrong is told, with the exit co
         Case{"ZEROPLAN_FAKE_NVML=one-h200", "--device cuda:9", 3, "there is no GPU 9"},
         Case{"ZEROPLAN_EMULATED_DRIVER=35", "--device cuda", 3, "no NVIDIA driver"}}) {
     CAPTURE(one.words);
-    const CommandResult result = run_shell(one.environment + kNvml + kQuick + one.words);
+    const CommandResult result =
+        run_shell(fmt::format("{}{}{}{}", one.environment, kNvml, kQuick, one.words));
     CAPTURE(result.err);
     CHECK(result.exit_code == one.exit_code);
     CHECK(result.err.find(one.told) != std::string::npos);
