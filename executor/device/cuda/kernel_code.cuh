@@ -134,6 +134,9 @@ __device__ __forceinline__ void store_vector(T* to, const float (&from)[kVector<
 }
 
 // ---- the block ----
+//
+// Kernels that must not spill say in their launch bounds how many of their blocks a multiprocessor has at least. Without
+// that number ptxas may spill a few registers to make room for one block more.
 
 // The block's dynamic shared memory; it is as large as the launch said. There is no other shared memory.
 __device__ __forceinline__ std::byte* shared_bytes() {
