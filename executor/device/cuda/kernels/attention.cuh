@@ -76,7 +76,7 @@ inline const Tensor& query_key_of(const Kernel& kernel, std::size_t packed, std:
 }
 
 // What a block can have of shared memory (CUDA C++ Programming Guide 13, table of compute capabilities: 99, 163 or
-// 227 KiB).
+// 227 KiB; of 12, 96 KiB for 7.0 and 64 for 7.5).
 std::size_t most_shared_bytes(int sm);
 
 // For every type and head size.

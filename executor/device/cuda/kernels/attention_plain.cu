@@ -326,6 +326,7 @@ LaunchShape plain_shape(const AttentionNumbers& n, int heads, int rows_of_warp, 
 
 std::size_t most_shared_bytes(int sm) {
   constexpr std::size_t kKiBytes = 1024;
+  if (sm == 75) return 64 * kKiBytes;
   if (sm == 80 || sm == 87) return 163 * kKiBytes;
   if (sm >= 90 && sm < 120) return 227 * kKiBytes;
   return sm >= 86 ? 99 * kKiBytes : 96 * kKiBytes;
