@@ -359,8 +359,7 @@ AttentionNumbers attention_numbers(const Kernel& kernel, int normed) {
   n.soft_cap = static_cast<float>(model.attention_soft_cap);
   if (n.soft_cap > 0) n.inverse_cap = 1 / n.soft_cap;
   if (model.window.is_windowed(kernel.layer)) {
-    const bool is_sliding = model.window.kind == program::AttentionWindow::Kind::sliding;
-    n.window = is_sliding ? Window::sliding : Window::chunked;
+    n.window = model.window.kind;
     n.window_size = static_cast<int>(std::min(model.window.size, kMost));
   }
   n.is_biased = model.alibi_heads > 0;
