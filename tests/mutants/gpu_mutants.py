@@ -100,11 +100,11 @@ MUTANTS = [
 
     # ---- a missing barrier ----
     ("sums of a block: no barrier before they are read", "executor/device/cuda/kernel_code.cuh",
-     "  __syncthreads();\n  const float total", "  const float total", f"{TABLE},*block_test*"),
+     "  __syncthreads();\n  ZEROPLAN_UNROLL", "  ZEROPLAN_UNROLL", TABLE),
     ("sums of a block: none before the slots are written again", "executor/device/cuda/kernel_code.cuh",
-     "  __syncthreads();\n  return total;", "  return total;", f"{TABLE},*block_test*"),
-    ("maxima of a block: no barrier before they are read", "executor/device/cuda/kernel_code.cuh",
-     "  __syncthreads();\n  const float most", "  const float most", TABLE),
+     "neutral);\n  __syncthreads();", "neutral);", TABLE),
+    ("plain attention: no barrier before a tile is written again", f"{KERNELS}/attention_plain.cu",
+     "*= kept;\n    }\n    __syncthreads();\n", "*= kept;\n    }\n", ATTENTION),
     ("norm backward: no barrier before warps are added", f"{KERNELS}/norm_backward.cu", "    __syncthreads();\n", "", TABLE),
     ("column sums: no barrier before lanes are added", f"{KERNELS}/column_sums.cu",
      "  slots[threadIdx.x] = value;\n  __syncthreads();", "  slots[threadIdx.x] = value;", TABLE),
