@@ -115,10 +115,10 @@ bool executes(Op op) { return entry_of(op) != nullptr || is_product(op); }
 Flops attention_flops(const Kernel& kernel) {
   const program::InstructionRow& row = program::row_of(kernel.op);
   const program::Products& products = row.products;
-  const auto [sequences, length, heads, head_dim] = kernel.dims;
-  const auto of_pairs = [&](std::int64_t pairs) {
-    return 2 * static_cast<Flops>(sequences * heads) * static_cast<Flops>(pairs) *
-           static_cast<Flops>(head_dim);
+  const std::int64_t length = kernel.dims[1];
+  const auto of_pairs = [&dims = kernel.dims](std::int64_t pairs) {
+    return 2 * static_cast<Flops>(dims[0] * dims[2]) * static_cast<Flops>(pairs) *
+           static_cast<Flops>(dims[3]);
   };
   const Flops seen = of_pairs(length * (length + 1) / 2);
   if (row.cost == program::Cost::fused_attention) return products.executed * seen;
