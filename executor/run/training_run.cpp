@@ -55,6 +55,8 @@ StepSettings step_settings(const TrainingRun& run) {
   step.beta2 = static_cast<float>(settings.beta2);
   step.epsilon = static_cast<float>(settings.epsilon);
   step.clip_norm = static_cast<float>(settings.clip_norm);
+  step.dropout = static_cast<float>(settings.dropout);
+  step.dropout_seed = settings.seed;
   if (run.plan.scales_loss) {
     step.dynamic_loss_scale = true;
     step.scale_window = settings.loss_scale_window;

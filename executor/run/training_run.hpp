@@ -20,6 +20,7 @@ struct RunSettings {
   std::int64_t steps = 3;    // measured
   std::int64_t warm_up = 1;  // before them
   std::uint64_t seed = 1;
+  double dropout = 0.1;                          // the share that is dropped, where the plan has dropout
   std::string data, resume, weights, export_to;  // files, or empty
   SavePlan save;
   TokenType data_type = TokenType::automatic;

@@ -28,7 +28,8 @@ CommandResult run(const std::string& words, const std::string& environment = "")
 
 TEST_CASE("validate on emulated GPUs: what was planned is what is measured, on one and on several") {
   for (const char* plan : {"--gpus 1", "--gpus 1 --recompute full", "--gpus 2 --zero 3 --offload optimizer",
-                           "--gpus 4 --zero 2 --tp 2 --grad-accum 2"}) {
+                           "--gpus 4 --zero 2 --tp 2 --grad-accum 2",
+                           "--gpus 2 --zero 1 --grad-accum 2 --dropout --attention materialized"}) {
     CAPTURE(plan);
     const CommandResult result = run(plan, "ZEROPLAN_EMULATED_POLICY=random ZEROPLAN_EMULATED_SEED=3");
     CAPTURE(result.err);

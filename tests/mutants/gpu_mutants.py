@@ -98,6 +98,15 @@ MUTANTS = [
     ("ranks of a card go on before all have recorded", SHARED,
      "    group_->barrier();  // all have recorded theirs\n", "", VIRTUAL),
 
+    # ---- masks of dropout ----
+    ("all micro-batches have the same masks", "executor/lowering.cpp",
+     "  const std::int64_t micro_batch = ranks.rank * passes + pass;", "  const std::int64_t micro_batch = 0 * (ranks.rank * passes + pass);",
+     TRAINING),
+    ("all layers have the same masks", "executor/lowering.cpp",
+     "registers.layer + operand.layer_offset);\n  if", "0 * (registers.layer + operand.layer_offset));\n  if", TRAINING),
+    ("micro-batches with masks of their own are taken for alike", "executor/lowering.cpp",
+     "x.iteration != y.iteration || x.mask != y.mask ||", "x.iteration != y.iteration ||", TRAINING),
+
     # ---- a missing barrier ----
     ("sums of a block: no barrier before they are read", "executor/device/cuda/kernel_code.cuh",
      "  __syncthreads();\n  ZEROPLAN_UNROLL", "  ZEROPLAN_UNROLL", TABLE),

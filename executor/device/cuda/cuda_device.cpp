@@ -114,7 +114,7 @@ class CudaDevice final : public Device, public CudaStreams {
   }
   void issue(const Kernel& kernel, Stream stream) {
     cuda::dispatch(kernel, launcher(stream), products_);
-    attention_flops_.fetch_add(cuda::fused_attention_flops(kernel), std::memory_order_relaxed);
+    attention_flops_.fetch_add(cuda::attention_flops(kernel), std::memory_order_relaxed);
   }
   // Keeps a kernel for the recording; two that can be one are recorded as one.
   void keep(const Kernel& kernel, Stream stream);
