@@ -19,7 +19,7 @@ struct DeviceMemoryLine {
   Bytes growth = 0;  // since the point before
   Bytes predicted_growth = 0;
 };
-// Empty where the device has no memory of its own.
+// Empty where the device has no memory of its own, and where ranks share one, whose driver counts them together.
 std::vector<DeviceMemoryLine> device_memory(const predict::Prediction& prediction,
                                             const program::Measurement& measurement);
 
