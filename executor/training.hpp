@@ -27,7 +27,7 @@ struct TrainingJob {
   std::int64_t tensor_parallel = 1;
   std::function<RankPlan(program::RankPosition)> plan;
   std::function<std::unique_ptr<Device>()> device;
-  MakeDataPlanes planes;  // absent: those of `world`, for devices whose memory the host reaches
+  MakeDataPlanes planes;             // absent: those of `world`, for devices whose memory the host reaches
   std::int64_t ranks_of_device = 1;  // that share one
 
   BatchShape batches;  // its rank and first sequence are set here

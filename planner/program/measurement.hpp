@@ -111,13 +111,13 @@ struct DrawnWeights {
 };
 
 struct Measurement {
-  std::string device;   // "cpu: AMD EPYC ..., 2 threads a rank"
-  std::string note;     // what a reader of its times must know of it; empty where there is nothing
-  std::string launch;   // "threads", "mpi", "sockets"
+  std::string device;  // "cpu: AMD EPYC ..., 2 threads a rank"
+  std::string note;    // what a reader of its times must know of it; empty where there is nothing
+  std::string launch;  // "threads", "mpi", "sockets"
   // What moves data between the ranks' devices, "NCCL 2.27.3 ..."; empty where it is the launcher's communicator.
   std::string exchange;
   std::int64_t ranks_of_device = 1;  // that share one
-  std::string batches;  // where the tokens came from
+  std::string batches;               // where the tokens came from
   std::int64_t ranks = 1;
   std::vector<RankMeasurement> of_rank;
   DrawnWeights drawn;
