@@ -179,6 +179,20 @@ RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank
   return {saved.steps, {saved.data.resumed_in(order), order}};
 }
 
+// Before any rank of the device takes some: that memory runs out in the middle would say less.
+void require_room(const TrainingJob& job, const ArenaSize& arena, const Device& device,
+                  const program::DeviceMemoryUse& use) {
+  const Bytes needed = job.ranks_of_device * arena.device;
+  if (use.total == 0 || needed <= use.total - use.used) return;
+  throw NotPossible(fmt::format(
+      "{}: the buffers of {} need {} bytes, and {} of its {} bytes are free; zeroplan fit with --hw says "
+      "what "
+      "would fit a GPU",
+      device.name(),
+      job.ranks_of_device == 1 ? "a rank" : fmt::format("{} ranks that share it", job.ranks_of_device),
+      needed, use.total - use.used, use.total));
+}
+
 }  // namespace
 
 Measurement train(const TrainingJob& job, Communicator& world) {
@@ -194,6 +208,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
     return use;
   };
   memory_at(MemoryPoint::opened) = memory_of(*device);
+  require_room(job, plan.arena, *device, memory_at(MemoryPoint::opened));
   std::array<program::Meeting, program::kMeetings> meetings;
   // Ranks that are threads share a process: none may take memory before all have read what it had.
   meetings[0] = meet(world);
@@ -206,9 +221,11 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   measurement.device = device->name();
   measurement.note = device->note();
   measurement.gpu_note = watch.problem();
+  measurement.ranks_of_device = job.ranks_of_device;
   Rank rank(std::move(plan.program), plan.arena, std::move(device), world, job.planes, memory_of);
   memory_at(MemoryPoint::arena) = rank.with_arena();
   memory_at(MemoryPoint::communicators) = rank.with_planes();
+  if (!rank.program().groups.empty()) measurement.exchange = rank.data_plane(0).text();
   BatchShape shape = job.batches;
   shape.data_parallel_rank = position.data_parallel;
   RunPosition begin{0, {0, job.data.order(shape.sequence)}};

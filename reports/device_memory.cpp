@@ -56,6 +56,7 @@ Bytes counted(const DeviceMemoryUse& use) { return use.of_process > 0 ? use.of_p
 
 const RankMeasurement* fullest(const Measurement& measurement) {
   const RankMeasurement* most = nullptr;
+  if (measurement.ranks_of_device > 1) return most;
   for (const RankMeasurement& rank : measurement.of_rank) {
     if (rank.device_memory.back().total == 0) continue;
     if (most == nullptr || counted(rank.device_memory.back()) > counted(most->device_memory.back()))

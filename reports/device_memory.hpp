@@ -20,7 +20,7 @@ struct DeviceMemoryLine {
   Bytes predicted_growth = 0;
   Bytes nvml_used = 0, nvml_of_process = 0;  // as NVML says; 0 where it does not
 };
-// Empty where the device has no memory of its own.
+// Empty where the device has no memory of its own, and where ranks share one, whose driver counts them together.
 std::vector<DeviceMemoryLine> device_memory(const predict::Prediction& prediction,
                                             const program::Measurement& measurement);
 

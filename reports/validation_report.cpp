@@ -139,6 +139,8 @@ Data measurement_data(const FitAnswer& fit, const Measurement& measurement) {
       .set("note", measurement.note.empty() ? Data() : Data(measurement.note))
       .set("gpu_note", measurement.gpu_note.empty() ? Data() : Data(measurement.gpu_note))
       .set("launch", measurement.launch)
+      .set("exchange", measurement.exchange.empty() ? Data() : Data(measurement.exchange))
+      .set("ranks_of_device", measurement.ranks_of_device)
       .set("batches", measurement.batches)
       .set("ranks", measurement.ranks)
       .set("step_seconds", speed.step_seconds)
@@ -234,6 +236,18 @@ std::string text_of(const ComparedText& place) {
   return fmt::format("The peak was predicted in {} and is in {}.", place.predicted, place.measured);
 }
 
+// What moves data between devices, and what it means for times where those are one.
+std::string exchange_text(const Measurement& measurement) {
+  if (measurement.exchange.empty()) return {};
+  std::string text = fmt::format("Between ranks: {}.", measurement.exchange);
+  if (measurement.ranks_of_device > 1) {
+    text += fmt::format(" The {} share one GPU: the times are not those of {}.",
+                        counted(measurement.ranks_of_device, "rank"),
+                        counted(measurement.ranks_of_device, "GPU"));
+  }
+  return text;
+}
+
 std::string memory_text(const predict::Prediction& prediction, const Measurement& measurement) {
   Bytes reserved = 0;
   Bytes workspace = 0;
@@ -298,6 +312,8 @@ Report validation_report(const ValidationAnswer& answer) {
     blocks.emplace_back(Paragraph{fmt::format(
         "Run: {} as {} on {}; {}; tokens from {}.", counted(measurement.ranks, "rank"), measurement.launch,
         measurement.device, answer.environment.processor, measurement.batches)});
+    if (const std::string text = exchange_text(measurement); !text.empty())
+      blocks.emplace_back(Paragraph{text});
     if (!measurement.note.empty()) blocks.emplace_back(Paragraph{measurement.note});
     blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
     blocks.emplace_back(comparison_table(report.data));

@@ -134,7 +134,10 @@ struct Measurement {
   std::string note;      // what a reader of its times must know of it; empty where there is nothing
   std::string gpu_note;  // why nothing is known of a GPU's clocks; empty where it is, or the device is none
   std::string launch;    // "threads", "mpi", "sockets"
-  std::string batches;   // where the tokens came from
+  // What moves data between the ranks' devices, "NCCL 2.27.3 ..."; empty where it is the launcher's communicator.
+  std::string exchange;
+  std::int64_t ranks_of_device = 1;  // that share one
+  std::string batches;               // where the tokens came from
   std::int64_t ranks = 1;
   std::vector<RankMeasurement> of_rank;
   DrawnWeights drawn;

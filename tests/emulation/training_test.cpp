@@ -162,7 +162,7 @@ TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processor
       const Machine machine({.gpus = std::vector<Gpu>(ranks), .schedule = schedule});
       test::TrainingOptions options = options_of(2);
       options.device = [](std::int64_t rank) {
-        return make_cuda_device({.ordinal = static_cast<int>(rank)});
+        return make_cuda_device({.ordinal = static_cast<int>(rank), .source = nccl_blocks()});
       };
       options.planes = [](ControlPlane& world, Device& device, std::span<const program::Group> groups) {
         return make_nccl_planes(world, device, groups, {});

@@ -89,8 +89,11 @@ int count_cards() {
 Card open_card(int ordinal) {
   const int count = count_cards();
   if (ordinal < 0 || ordinal >= count) {
-    throw NotPossible(fmt::format("there is no GPU {}: CUDA finds {}, from 0 (CUDA_VISIBLE_DEVICES {})",
-                                  ordinal, count, visible_devices()));
+    throw NotPossible(
+        fmt::format("there is no GPU {}: CUDA finds {}, from 0 (CUDA_VISIBLE_DEVICES {}); with --device "
+                    "cuda:0 all ranks run "
+                    "on the first",
+                    ordinal, count, visible_devices()));
   }
   const cudaError_t error = cudaSetDevice(ordinal);
   if (error != cudaSuccess) {
