@@ -77,11 +77,13 @@ std::span<const Command> commands() {
       {"calibrate",
        "",
        "measure this machine and write a profile for --hw",
-       "Measures how fast kernels and collectives run on this machine's processors, with 1, 2, 4 ... ranks "
-       "at work, and writes a description of the machine (docs/calibrate.md), from which fit and validate "
-       "predict times.\n"
+       "Measures how fast kernels and collectives run on this machine's processors or GPUs, with 1, 2, 4 ... "
+       "ranks at work, and writes a description of the machine (docs/calibrate.md), from which fit and "
+       "validate "
+       "predict times. A GPU's peaks are those of its shipped description.\n"
        "Started by mpirun, srun or torchrun, the ranks are its processes. Nothing else should run meanwhile.",
        {{"calibrate --out here.yaml", "this machine, for --hw here.yaml"},
+        {"calibrate --device cuda:0 --out gpu.yaml", "one GPU, for --hw gpu.yaml"},
         {"calibrate --quick --ranks 1 --types fp32 -o table", "a look at the rates of one rank"}},
        false,
        calibrate,

@@ -102,7 +102,6 @@ std::optional<std::string> cannot_run(const describe::Model& model, const descri
     return "key-value heads that tensor-parallel ranks share are planned, but not run yet; tp up to the "
            "key-value heads is";
   }
-  if (plan.dropout) return "dropout is planned, but not run yet; use --dropout=off";
   if (plan.optimizer->name != "adam" && plan.optimizer->name != "sgd" &&
       plan.optimizer->name != "sgd-momentum") {
     return fmt::format("the optimizer {} is planned, but not run yet; adam, sgd and sgd-momentum are",

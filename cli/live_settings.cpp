@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::int64_t kMaxSteps = 1'000'000'000;
 constexpr double kLargestLossScale = 16777216;  // that the executor goes to
+constexpr double kHighestDropout = 0.999;
 constexpr std::int64_t kMaxThreads = 4096;
 constexpr std::int64_t kMaxSeconds = 1'000'000;
 constexpr std::int64_t kMostStates = 1'000'000;
@@ -150,7 +151,8 @@ std::vector<OptionSpec> validate_options() {
        "shuffle",
        "on|off",
        "sequences of --data in an order drawn from the seed (default on)"},
-      {{"--seed"}, "seed", "N", "of the weights, and of the tokens or their order (default 1)"},
+      {{"--seed"}, "seed", "N", "of the weights, of the tokens or their order, and of masks (default 1)"},
+      {{"--dropout-rate"}, "dropout-rate", "P", "with --dropout: the share that is dropped (default 0.1)"},
       {{"--rate"}, "rate", "R", "learning rate, the highest (default 3e-4)"},
       {{"--rate-warm-up"}, "rate-warm-up", "N", "updates in which the rate rises to it (default 0)"},
       {{"--rate-decay"}, "rate-decay", "HOW", "constant (default), linear or cosine, behind the warm-up"},
@@ -253,6 +255,7 @@ LiveSettings read_live_settings(const Request& request) {
   settings.loss_scale_window = reader.integer("loss-scale-window", 1, kMaxSteps, settings.loss_scale_window);
   settings.weight_decay = reader.real("weight-decay", 0, 1e3, settings.weight_decay);
   settings.clip_norm = reader.real("clip", 0, 1e9, settings.clip_norm);
+  settings.dropout = reader.real("dropout-rate", 0, kHighestDropout, settings.dropout);
   settings.threads = static_cast<int>(reader.integer("threads", 1, kMaxThreads, 0));
   settings.timeout = std::chrono::seconds(reader.integer("timeout", 1, kMaxSeconds, 60));
   settings.pin = reader.boolean("pin", settings.pin);
@@ -270,6 +273,7 @@ void require_used(const Request& request, const describe::Plan& plan) {
   const bool is_fp16 = plan.precision == describe::Precision::fp16;
   for (const char* key : {"loss-scale", "loss-scale-window"})
     reader.only_where(is_fp16, key, "of --dtype fp16");
+  reader.only_where(plan.dropout, "dropout-rate", "of --dropout");
   const std::string& optimizer = plan.optimizer->name;
   reader.only_where(optimizer == "adam", "epsilon", "of --optimizer adam");
   reader.only_where(optimizer == "adam" || optimizer == "sgd-momentum", "betas",

@@ -7,6 +7,7 @@
 
 #include "planner/describe/text/quantity.hpp"
 #include "planner/error.hpp"
+#include "reports/numbers.hpp"
 
 namespace zeroplan::cli {
 
@@ -45,6 +46,18 @@ RunDevice read_run_device(const Request& request) {
     throw ConfigurationError(Problem{"--device", 0, "", error.what()});
   }
   return device;
+}
+
+std::optional<std::string> cannot_share(const RunDevice& device, std::int64_t ranks, Bytes bytes,
+                                        const describe::Cluster& machine) {
+  const describe::Capacity& capacity = machine.device->capacity;
+  if (device.kind != RunDevice::Kind::cuda || device.index < 0 || capacity.from_host_memory) {
+    return std::nullopt;
+  }
+  if (ranks * bytes <= capacity.usable_bytes()) return std::nullopt;
+  return fmt::format("the {} on one {} need {} bytes for their buffers, and it has {}",
+                     reports::counted(ranks, "rank"), machine.device->name, reports::thousands(ranks * bytes),
+                     reports::thousands(capacity.usable_bytes()));
 }
 
 std::optional<std::string> cannot_stand_for(const RunDevice& device, const describe::Cluster& machine) {

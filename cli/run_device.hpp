@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,7 @@ namespace zeroplan::cli {
 struct RunDevice {
   enum class Kind { cpu, cuda };
   Kind kind = Kind::cpu;
-  int index = -1;     // of several of a kind; -1: every rank takes its own
+  int index = -1;     // of several of a kind, for all ranks of this process; -1: every rank takes its own
   bool said = false;  // by the user
 };
 
@@ -20,6 +21,11 @@ OptionSpec run_device_option();
 
 // Throws ConfigurationError that names the option.
 RunDevice read_run_device(const Request& request);
+
+// Why `ranks` that are threads and need `bytes` each cannot share a GPU of `machine`, in a sentence; nothing where they
+// can, where `device` gives each one its own, and where the machine is no GPU: the run then asks the GPU itself.
+std::optional<std::string> cannot_share(const RunDevice& device, std::int64_t ranks, Bytes bytes,
+                                        const describe::Cluster& machine);
 
 // Why a run on `device` is not one of `machine`, in a sentence; nothing when it is, or when the user asked
 // for it by name.

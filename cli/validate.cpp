@@ -54,6 +54,12 @@ std::optional<std::string> refusal(const LiveRun& run, const LiveSettings& setti
   if (std::optional<std::string> reason = too_large_here(run.prediction, run.plan, run.launch, on_gpus)) {
     return fmt::format("{}; --force runs it all the same", *reason);
   }
+  if (run.launch.kind == Launch::Kind::threads) {
+    if (std::optional<std::string> reason =
+            cannot_share(settings.device, run.plan.devices(), run.prediction.memory().peak, machine)) {
+      return fmt::format("{}; --force runs it all the same", *reason);
+    }
+  }
   if (settings.against_one_rank > 0) return cannot_repeat(run, machine);
   return std::nullopt;
 }

@@ -29,7 +29,7 @@ foreach(kernel IN LISTS sm70_kernels)
     COMMAND ${ZEROPLAN_CUDA_CLANG} -x cuda --cuda-gpu-arch=sm_70 --cuda-path=${sm70_toolkit} --no-offload-new-driver
             -std=c++20 -O3 -DNDEBUG -fPIC -Wall -Wextra -Werror -Wno-unknown-cuda-version -Wno-unused-parameter
             -Wno-error=pass-failed -I${PROJECT_SOURCE_DIR}
-            -MD -MF ${object}.d -c ${kernel} -o ${object}
+            -DZEROPLAN_OLDEST_SM=70 -MD -MF ${object}.d -c ${kernel} -o ${object}
     DEPENDS ${kernel}
     DEPFILE ${object}.d
     COMMENT "Compiling ${name}.cu for sm_70" VERBATIM)
@@ -52,4 +52,4 @@ endfunction()
 file(GLOB sm70_cuda_sources CONFIGURE_DEPENDS device/cuda/*.cpp communicator/devices/*.cpp)
 zeroplan_add_sm70_module(cuda ${sm70_cuda_sources} ${sm70_objects})
 file(GLOB sm70_nccl_sources CONFIGURE_DEPENDS communicator/nccl/*.cpp)
-zeroplan_add_sm70_module(nccl ${sm70_nccl_sources})
+zeroplan_add_sm70_module(nccl ${sm70_nccl_sources} device/cuda/errors.cpp)

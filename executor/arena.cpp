@@ -41,14 +41,9 @@ Arena::Arena(Device& device, const program::StepProgram& program, ArenaSize size
       block.allocator.emplace(device, space);
     } else if (block.capacity > 0) {
       block.bytes = space == Space::device ? sizes.device : sizes.host;
-      block.memory = device.allocate(block.bytes, space);
+      block.memory = {device.allocate(block.bytes, space), GiveBack{&device, block.bytes, space}};
     }
   }
-}
-
-Arena::~Arena() {
-  if (blocks_[0].memory != nullptr) device_.deallocate(blocks_[0].memory, blocks_[0].bytes, Space::device);
-  if (blocks_[1].memory != nullptr) device_.deallocate(blocks_[1].memory, blocks_[1].bytes, Space::host);
 }
 
 // What is asked from the device: with a zone behind each instance more than what was laid out.
@@ -66,6 +61,11 @@ program::BlockSizes Arena::block_sizes() const {
 Bytes Arena::reserved(Space space) const {
   const Block& block = blocks_[static_cast<std::size_t>(space)];
   return block.allocator ? block.allocator->reserved() : block.capacity;
+}
+
+Bytes Arena::zone_bytes(Space space) const {
+  const Block& block = blocks_[static_cast<std::size_t>(space)];
+  return block.memory == nullptr ? 0 : block.bytes - block.capacity;
 }
 
 Arena::Block& Arena::block_of(BufferId buffer) {
@@ -100,7 +100,7 @@ Arena::Life Arena::acquire(BufferId buffer, std::int64_t instance) {
           "nest, and leaves gaps",
           label(buffer, instance), description.bytes, block.capacity));
     }
-    memory = block.memory + place;
+    memory = block.memory.get() + place;
   }
   block.used += description.bytes;
   block.by_category[static_cast<std::size_t>(description.category)] += description.bytes;
@@ -174,7 +174,7 @@ Arena::Life Arena::release(BufferId buffer, std::int64_t instance) {
   if (block.allocator) {
     block.allocator->deallocate(memory);
   } else {
-    block.places.give_back(memory - block.memory, description.bytes + (zoned() ? kZoneBytes : 0));
+    block.places.give_back(memory - block.memory.get(), description.bytes + (zoned() ? kZoneBytes : 0));
   }
   memory = nullptr;
   return life;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,14 @@ struct ArenaSize {
 
 using program::CategoryBytes;
 
+// Gives a block back to the device that it is from.
+struct GiveBack {
+  Device* device = nullptr;
+  Bytes bytes = 0;
+  program::Space space = program::Space::device;
+  void operator()(std::byte* memory) const { device->deallocate(memory, bytes, space); }
+};
+
 // A rank's memory: one block of the device and one of the host. States are acquired first and stay; what nests is a stack
 // above them, so nothing fragments and the size of the block is the peak; what does not nest takes the lowest place that is
 // free (planner/program/block_places.hpp), the same in every step. Asking for more than was laid out, for what is held
@@ -42,7 +51,7 @@ using program::CategoryBytes;
 class Arena {
  public:
   Arena(Device& device, const program::StepProgram& program, ArenaSize size);
-  ~Arena();
+  ~Arena() = default;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -80,6 +89,8 @@ class Arena {
   ArenaSize size() const { return size_; }
   // Asked from the device.
   Bytes reserved(program::Space space) const;
+  // And beside that, for the zones that nobody may write.
+  Bytes zone_bytes(program::Space space) const;
   // The most that was held at once, and of what it was made.
   ArenaSize high_water() const { return {blocks_[0].high_water, blocks_[1].high_water}; }
   const CategoryBytes& at_high_water() const { return blocks_[0].at_high_water; }
@@ -87,7 +98,7 @@ class Arena {
 
  private:
   struct Block {
-    std::byte* memory = nullptr;
+    std::unique_ptr<std::byte, GiveBack> memory;
     std::optional<CachingAllocator> allocator;  // instead of `memory`
     Bytes capacity = 0;                         // laid out
     Bytes bytes = 0;                            // asked from the device

@@ -34,7 +34,7 @@ std::size_t first_after_setup(const program::StepProgram& program) {
 bool same_constants(const StepSettings& a, const StepSettings& b) {
   const auto constants = [](const StepSettings& s) {
     return std::tie(s.tokens_per_step, s.beta1, s.beta2, s.epsilon, s.weight_decay, s.decayed, s.clip_norm,
-                    s.dynamic_loss_scale, s.scale_window);
+                    s.dropout, s.dropout_seed, s.dynamic_loss_scale, s.scale_window);
   };
   return constants(a) == constants(b);
 }

@@ -130,7 +130,7 @@ bool Lowering::is_alike(const Mark& loop, const Mark& before, const Mark& now) c
     if (a.kind == Command::Kind::kernel) {
       const Kernel& x = step_.kernels[a.what];
       const Kernel& y = step_.kernels[b.what];
-      if (x.iteration != y.iteration ||
+      if (x.iteration != y.iteration || x.mask != y.mask ||
           !std::equal(x.operands.begin(), x.operands.end(), y.operands.begin(), same_memory))
         return false;
     } else if (a.kind == Command::Kind::transfer) {
@@ -289,9 +289,36 @@ Kernel Lowering::kernel(const Instruction& instruction, const Registers& registe
   if (instruction.op == Op::optimizer_update && settings_.decayed == Decayed::matrices) {
     kernel.undecayed = decay_mask_.undecayed(instruction.extra);
   }
+  if (draws_mask(kernel)) kernel.mask = mask(instruction, registers);
   kernel.settings = &settings_;
   if (scalars_ != program::kNoBuffer) kernel.scalars = scalars();
   return kernel;
+}
+
+// Micro-batches are numbered as their sequences are: rank by rank, pass by pass.
+DrawnMask Lowering::mask(const Instruction& instruction, const Registers& registers) const {
+  const std::size_t index = program::drawn_mask(instruction.op);
+  const program::Operand operand = instruction.operands[index];
+  DrawnMask mask;
+  mask.key = dropout_key(settings_.dropout_seed, program_.buffers[operand.buffer].name,
+                         registers.layer + operand.layer_offset);
+  if (step_.batches.empty())
+    throw DeviceError(fmt::format("{} before a micro-batch", program::name_of(instruction.op)));
+  const program::Group ranks = program_.group(program::GroupKind::data_parallel);
+  const std::int64_t passes =
+      div_exact(program_.tokens_per_step, ranks.size * step_.batches.back().front().elements);
+  const auto pass = narrow<std::int64_t>(step_.batches.size()) - 1;
+  const Elements elements =
+      program::row_of(instruction.op).operands[index].extent(program::shape_of(instruction));
+  const std::int64_t micro_batch = ranks.rank * passes + pass;
+  const Elements part = instruction.dims[1];
+  const std::int64_t dividing = std::max<std::int64_t>(1, instruction.dims[2]), place = instruction.dims[3];
+  mask.numbers.first = static_cast<std::uint64_t>(micro_batch * elements * dividing + place * part);
+  if (dividing > 1) {
+    mask.numbers.part = static_cast<std::uint64_t>(part);
+    mask.numbers.whole = static_cast<std::uint64_t>(part * dividing);
+  }
+  return mask;
 }
 
 GroupTransfer Lowering::transfer(const Instruction& instruction, const Registers& registers) const {

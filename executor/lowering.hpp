@@ -65,6 +65,7 @@ class Lowering {
   void meet(Command command);
   void name_events();
   Kernel kernel(const program::Instruction& instruction, const Registers& registers) const;
+  DrawnMask mask(const program::Instruction& instruction, const Registers& registers) const;
   GroupTransfer transfer(const program::Instruction& instruction, const Registers& registers) const;
   Tensor operand(const program::Instruction& instruction, std::size_t index,
                  const Registers& registers) const;

@@ -24,8 +24,10 @@ std::vector<std::filesystem::path> module_places(const std::string& name) {
   return {folder / file, folder.parent_path() / file, folder.parent_path() / "lib" / "zeroplan" / file};
 }
 
-// The function `symbol` of a module. A module stays open: what it made may live as long as the process.
-void* find(const std::string& name, const char* symbol) {
+constexpr std::string_view kAdvice = "; zeroplan doctor says what is missing and what mends it";
+
+// The function `symbol` of a module; `advice` ends what is said where it cannot be had. A module stays open: what it made may live as long as the process.
+void* find(const std::string& name, const char* symbol, std::string_view advice = kAdvice) {
   std::string tried;
   for (const std::filesystem::path& place : module_places(name)) {
     std::error_code error;
@@ -35,7 +37,7 @@ void* find(const std::string& name, const char* symbol) {
     }
     void* module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr)
-      throw NotPossible(fmt::format("{} cannot be opened: {}", place.string(), dlerror()));
+      throw NotPossible(fmt::format("{} cannot be opened: {}{}", place.string(), dlerror(), advice));
     const auto interface = reinterpret_cast<InterfaceFunction*>(dlsym(module, kInterfaceSymbol));
     if (interface == nullptr || std::string_view(interface()) != ZEROPLAN_MODULE_INTERFACE) {
       throw NotPossible(
@@ -45,7 +47,7 @@ void* find(const std::string& name, const char* symbol) {
     if (function == nullptr) throw NotPossible(fmt::format("{} has no {}", place.string(), symbol));
     return function;
   }
-  throw NotPossible(fmt::format("zeroplan_{}.so was not found (looked for {})", name, tried));
+  throw NotPossible(fmt::format("zeroplan_{}.so was not found (looked for {}){}", name, tried, advice));
 }
 
 // The module `name` for GPU `index`, with the libraries open that it is not linked with. Without a driver the usual one says
@@ -58,11 +60,14 @@ std::string module_for_gpu(const std::string& name, int index, std::vector<std::
   libraries.insert(libraries.begin(), build.libraries.begin(), build.libraries.end());
   for (const std::string& library : libraries) {
     if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) continue;
-    throw NotPossible(
-        fmt::format("GPU {} needs {} of CUDA 12, which cannot be opened: {}", index, library, dlerror()));
+    throw NotPossible(fmt::format("GPU {} needs {} of CUDA 12, which cannot be opened: {}{}", index, library,
+                                  dlerror(), kAdvice));
   }
   return name + build.suffix;
 }
+
+// A host's cards are alike.
+std::string nccl_module() { return module_for_gpu("nccl", 0, {"libnccl.so.2"}); }
 
 }  // namespace
 
@@ -72,13 +77,34 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
   return std::unique_ptr<Device>(make(options));
 }
 
+int count_devices(const std::string& name) {
+  const auto count =
+      reinterpret_cast<CountDevicesFunction*>(find(module_for_gpu(name, 0, {}), kCountDevicesSymbol));
+  return count();
+}
+
 DataPlanes make_nccl_module_planes(ControlPlane& world, Device& device,
                                    std::span<const program::Group> groups,
                                    std::chrono::milliseconds timeout) {
-  const std::string module = module_for_gpu("nccl", 0, {"libnccl.so.2"});  // a host's cards are alike
-  const auto make = reinterpret_cast<MakeNcclPlanesFunction*>(find(module, kMakeNcclPlanesSymbol));
+  const auto make = reinterpret_cast<MakeNcclPlanesFunction*>(find(nccl_module(), kMakeNcclPlanesSymbol));
   DataPlanes planes;
   make(world, device, groups, timeout, planes);
+  return planes;
+}
+
+BlockSource nccl_module_blocks() {
+  const auto blocks = reinterpret_cast<NcclBlocksFunction*>(find(nccl_module(), kNcclBlocksSymbol));
+  BlockSource source;
+  blocks(source);
+  return source;
+}
+
+DataPlanes make_shared_card_module_planes(ControlPlane& world, Device& device,
+                                          std::span<const program::Group> groups) {
+  const auto make = reinterpret_cast<MakeSharedCardPlanesFunction*>(
+      find(module_for_gpu("cuda", 0, {}), kMakeSharedCardPlanesSymbol));
+  DataPlanes planes;
+  make(world, device, groups, planes);
   return planes;
 }
 
@@ -105,7 +131,7 @@ bool has_mpi_module() {
 
 std::string module_problem(const std::string& name) {
   try {
-    find(name, kInterfaceSymbol);
+    find(name, kInterfaceSymbol, "");
   } catch (const NotPossible& error) {
     return error.what();
   }

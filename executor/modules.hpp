@@ -8,6 +8,7 @@
 #include <string>
 
 #include "executor/communicator/communicator.hpp"
+#include "executor/device/block_source.hpp"
 #include "executor/device/device.hpp"
 #include "executor/rank.hpp"
 
@@ -18,16 +19,25 @@
 namespace zeroplan::executor {
 
 struct DeviceOptions {
-  int threads = 1;  // of the host, for this device
-  int index = 0;    // of several of a kind
+  int threads = 1;       // of the host, for this device
+  int index = 0;         // of several of a kind
+  BlockSource source{};  // of blocks of the device's memory
 };
 
 // `name`: cpu or cuda.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
 
+// How many of a kind this process sees; `name`: cuda.
+int count_devices(const std::string& name);
+
 // As make_nccl_planes (executor/communicator/nccl), for a device of CUDA.
 DataPlanes make_nccl_module_planes(ControlPlane& world, Device& device,
                                    std::span<const program::Group> groups, std::chrono::milliseconds timeout);
+// Blocks that these planes move fastest.
+BlockSource nccl_module_blocks();
+// As make_shared_card_planes (executor/communicator/devices), for devices of CUDA that are one GPU.
+DataPlanes make_shared_card_module_planes(ControlPlane& world, Device& device,
+                                          std::span<const program::Group> groups);
 
 // Which part of this host a rank is to have: the `index`-th of `count` equal ones, for `threads` threads.
 struct HostShare {

@@ -25,6 +25,10 @@ GroupPlanes data_planes_of(const Rank& rank, std::size_t groups) {
   return planes;
 }
 
+program::DeviceMemoryUse memory_of(const Device& device, const ReadDeviceMemory& read) {
+  return read ? read(device) : device.memory_use();
+}
+
 void set_activity(const Groups& groups, const Activity& activity) {
   for (const auto& group : groups) group->set_activity(activity);
 }
@@ -36,14 +40,14 @@ program::RankPosition position_of(std::int64_t world_rank, std::int64_t tensor_p
 }
 
 Rank::Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world,
-           const MakeDataPlanes& planes)
+           const MakeDataPlanes& planes, const ReadDeviceMemory& read_memory)
     : program_(std::move(program)),
       device_(std::move(device)),
       groups_(split_off(world, program_)),
       arena_(*device_, program_, size),
-      with_arena_(device_->memory_use()),
+      with_arena_(memory_of(*device_, read_memory)),
       planes_(planes ? planes(world, *device_, program_.groups) : DataPlanes{}),
-      with_planes_(device_->memory_use()),
+      with_planes_(memory_of(*device_, read_memory)),
       interpreter_(program_, *device_, arena_, data_planes_of(*this, groups_.size())) {
   set_activity(groups_, [this] { return interpreter_.position_text(); });
   interpreter_.setup();

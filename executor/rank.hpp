@@ -27,12 +27,15 @@ using DataPlanes = std::vector<std::unique_ptr<DataPlane>>;
 using MakeDataPlanes =
     std::function<DataPlanes(ControlPlane& world, Device& device, std::span<const program::Group> groups)>;
 
+// Reads a device's memory as its driver counts it now.
+using ReadDeviceMemory = std::function<program::DeviceMemoryUse(const Device& device)>;
+
 // One rank: a device, its arena, its groups and a program, whose groups say which ranks of `world` they have.
 class Rank {
  public:
-  // Without `planes`, groups move memory of the host.
+  // Without `planes`, groups move memory of the host; without `read_memory` the device is asked alone.
   Rank(program::StepProgram program, ArenaSize size, std::unique_ptr<Device> device, ControlPlane& world,
-       const MakeDataPlanes& planes = {});
+       const MakeDataPlanes& planes = {}, const ReadDeviceMemory& read_memory = {});
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;

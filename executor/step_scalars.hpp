@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "executor/device/device.hpp"
-#include "planner/instructions/instruction.hpp"
+#include "planner/instructions/table.hpp"
 
 // Fields of the `scalars` buffer behind those that the step program knows. Kernels read what differs from step to step
 // there, so that a step is the same list of launches each time.
@@ -32,12 +32,15 @@ inline Tensor step_part_of(const Tensor& scalars) {
           std::tuple_size_v<StepScalars>};
 }
 
+inline bool draws_mask(const Kernel& kernel) {
+  const std::size_t mask = program::drawn_mask(kernel.op);
+  return mask < kernel.operands.size() && static_cast<bool>(kernel.operands[mask]);
+}
+
 // Whether an instruction reads them: the update, and what draws a mask.
 inline bool reads_step(const Kernel& kernel) {
-  using program::Op;
-  const bool draws = kernel.op == Op::dropout_forward ||
-                     (kernel.op == Op::residual_add && static_cast<bool>(kernel.operands[3]));
-  return (draws || kernel.op == Op::optimizer_update) && static_cast<bool>(kernel.scalars);
+  return (draws_mask(kernel) || kernel.op == program::Op::optimizer_update) &&
+         static_cast<bool>(kernel.scalars);
 }
 
 // From kFirstStepScalar on; the corrections are Adam's (arXiv 1412.6980, Algorithm 1).

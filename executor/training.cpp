@@ -12,6 +12,7 @@
 
 #include "executor/control.hpp"
 #include "executor/error.hpp"
+#include "executor/machine/gpu_watch.hpp"
 #include "executor/process_memory.hpp"
 #include "executor/replicas.hpp"
 #include "executor/storage/while_meeting.hpp"
@@ -107,6 +108,7 @@ void measure_memory(RankMeasurement& measurement, Rank& rank) {
   const Arena& arena = rank.arena();
   measurement.device_block_bytes = arena.reserved(program::Space::device);
   measurement.host_block_bytes = arena.reserved(program::Space::host);
+  measurement.device_zone_bytes = arena.zone_bytes(program::Space::device);
   measurement.device_peak_bytes = arena.high_water().device;
   measurement.host_peak_bytes = arena.high_water().host;
   measurement.at_device_peak = arena.at_high_water();
@@ -177,6 +179,20 @@ RunPosition resumed(const TrainingJob& job, const std::string& order, Rank& rank
   return {saved.steps, {saved.data.resumed_in(order), order}};
 }
 
+// Before any rank of the device takes some: that memory runs out in the middle would say less.
+void require_room(const TrainingJob& job, const ArenaSize& arena, const Device& device,
+                  const program::DeviceMemoryUse& use) {
+  const Bytes needed = job.ranks_of_device * arena.device;
+  if (use.total == 0 || needed <= use.total - use.used) return;
+  throw NotPossible(fmt::format(
+      "{}: the buffers of {} need {} bytes, and {} of its {} bytes are free; zeroplan fit with --hw says "
+      "what "
+      "would fit a GPU",
+      device.name(),
+      job.ranks_of_device == 1 ? "a rank" : fmt::format("{} ranks that share it", job.ranks_of_device),
+      needed, use.total - use.used, use.total));
+}
+
 }  // namespace
 
 Measurement train(const TrainingJob& job, Communicator& world) {
@@ -185,7 +201,14 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   std::unique_ptr<Device> device = job.device();
   std::array<program::DeviceMemoryUse, program::kMemoryPoints> memory;
   const auto memory_at = [&](MemoryPoint point) -> auto& { return memory[static_cast<std::size_t>(point)]; };
-  memory_at(MemoryPoint::opened) = device->memory_use();
+  GpuWatch watch(device->pci_address());
+  const auto memory_of = [&watch](const Device& of) {
+    program::DeviceMemoryUse use = of.memory_use();
+    watch.add_memory(use);
+    return use;
+  };
+  memory_at(MemoryPoint::opened) = memory_of(*device);
+  require_room(job, plan.arena, *device, memory_at(MemoryPoint::opened));
   std::array<program::Meeting, program::kMeetings> meetings;
   // Ranks that are threads share a process: none may take memory before all have read what it had.
   meetings[0] = meet(world);
@@ -197,9 +220,12 @@ Measurement train(const TrainingJob& job, Communicator& world) {
   measurement.ranks = world.size();
   measurement.device = device->name();
   measurement.note = device->note();
-  Rank rank(std::move(plan.program), plan.arena, std::move(device), world, job.planes);
+  measurement.gpu_note = watch.problem();
+  measurement.ranks_of_device = job.ranks_of_device;
+  Rank rank(std::move(plan.program), plan.arena, std::move(device), world, job.planes, memory_of);
   memory_at(MemoryPoint::arena) = rank.with_arena();
   memory_at(MemoryPoint::communicators) = rank.with_planes();
+  if (!rank.program().groups.empty()) measurement.exchange = rank.data_plane(0).text();
   BatchShape shape = job.batches;
   shape.data_parallel_rank = position.data_parallel;
   RunPosition begin{0, {0, job.data.order(shape.sequence)}};
@@ -242,6 +268,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       step.step = begin.steps + i + 1;
       step.warm_up = i < job.warm_up_steps;
       if (step.warm_up || i == job.warm_up_steps) rank.interpreter().clear_profile();
+      if (i == job.warm_up_steps) watch.begin();
       own = {};  // of the last step, whichever it will be
       add_totals(own, rank, -1);
       if (heartbeat) heartbeat->begin_step(step.step);
@@ -254,8 +281,7 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       const Control control = agreed({job.signal ? job.signal() : 0, saver.is_time()}, world);
       step.seconds = seconds_since(start);
       rank.arena().end_observation();
-      memory_at(MemoryPoint::last_step) = rank.device().memory_use();
-      if (i == 0) memory_at(MemoryPoint::first_step) = memory_at(MemoryPoint::last_step);
+      if (i == 0) memory_at(MemoryPoint::first_step) = memory_of(rank.device());
       add_totals(own, rank, 1);
       step.loss = static_cast<double>(result.loss);
       step.gradient_norm = static_cast<double>(result.gradient_norm);
@@ -271,6 +297,8 @@ Measurement train(const TrainingJob& job, Communicator& world) {
       if (control.signal != 0) break;
     }
   }
+  own.gpu = watch.end();
+  memory_at(MemoryPoint::last_step) = memory_of(rank.device());
   meetings[2] = meet(world);
   own.meetings = meetings;
   own.device_memory = memory;

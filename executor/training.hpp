@@ -27,7 +27,8 @@ struct TrainingJob {
   std::int64_t tensor_parallel = 1;
   std::function<RankPlan(program::RankPosition)> plan;
   std::function<std::unique_ptr<Device>()> device;
-  MakeDataPlanes planes;  // absent: those of `world`, for devices whose memory the host reaches
+  MakeDataPlanes planes;             // absent: those of `world`, for devices whose memory the host reaches
+  std::int64_t ranks_of_device = 1;  // that share one
 
   BatchShape batches;  // its rank and first sequence are set here
   std::int64_t vocabulary = 0;
@@ -60,7 +61,7 @@ struct TrainingJob {
 
 // One rank's part of a run; every rank of `world` calls it. Complete on rank 0, which hears from the others.
 // Throws DeviceError, CommunicationError and ConfigurationError; the first two say at which instruction of
-// which step.
+// which step. Throws NotPossible where the device has no room for the ranks that share it.
 program::Measurement train(const TrainingJob& job, Communicator& world);
 
 }  // namespace zeroplan::executor

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/units.hpp"
@@ -10,6 +12,23 @@
 // What was found of the machine that the program runs on, as plain data: executor/machine reads it, reports and
 // describe/machine/recognize say what it means. What nobody could read is absent: not known is never zero.
 namespace zeroplan {
+
+// Why a GPU's clocks are below their highest, by NVML's bits (nvml.h, nvmlClocksEventReasons).
+struct ClockReason {
+  std::uint64_t bit;
+  std::string_view words;
+};
+inline constexpr std::array<ClockReason, 9> kClockReasons{{{0x1, "idle"},
+                                                           {0x2, "application clocks are set"},
+                                                           {0x4, "power cap"},
+                                                           {0x8, "hardware slowdown"},
+                                                           {0x10, "sync boost"},
+                                                           {0x20, "software thermal slowdown"},
+                                                           {0x40, "hardware thermal slowdown"},
+                                                           {0x80, "hardware power brake"},
+                                                           {0x100, "display clocks are set"}}};
+// Clocks of a GPU that has nothing to do are no loss.
+inline constexpr std::uint64_t kIdleReason = 0x1;
 
 // A GPU, as NVML tells of it. Rates of links count one direction.
 struct FoundGpu {

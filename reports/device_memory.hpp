@@ -18,10 +18,14 @@ struct DeviceMemoryLine {
   Bytes used = 0;    // then; of the process where the driver says that, else of the device
   Bytes growth = 0;  // since the point before
   Bytes predicted_growth = 0;
+  Bytes nvml_used = 0, nvml_of_process = 0;  // as NVML says; 0 where it does not
 };
-// Empty where the device has no memory of its own.
+// Empty where the device has no memory of its own, and where ranks share one, whose driver counts them together.
 std::vector<DeviceMemoryLine> device_memory(const predict::Prediction& prediction,
                                             const program::Measurement& measurement);
+
+// Whether the ranks had devices with memory of their own.
+bool ran_on_gpus(const program::Measurement& measurement);
 
 // The whole device, predicted and measured; within 1 % or 200 MiB. Nothing where several ranks share a process, whose
 // context then is one, and where the plan is for a machine without such devices.

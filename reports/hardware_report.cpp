@@ -44,6 +44,7 @@ std::vector<NamedFigure> figures_of(const describe::Cluster& cluster) {
   add("peak_fp8_tflops", device.peak_fp8_tflops);
   add("memory_gbytes_per_s", device.memory_gbytes_per_s);
   add("memory_measured_gbytes_per_s", device.memory_measured_gbytes_per_s);
+  add("shortest_kernel_us", device.shortest_kernel_us);
   add("nvlink_links", device.nvlink_links);
   add("nvlink_gbytes_per_s", device.nvlink_gbytes_per_s);
   add("nccl_link_gbytes_per_s", device.nccl_link_gbytes_per_s);

@@ -8,7 +8,9 @@
 #include <cmath>
 
 #include "reports/device_memory.hpp"
+#include "reports/gpu_samples.hpp"
 #include "reports/inputs.hpp"
+#include "reports/measured_traffic.hpp"
 #include "reports/numbers.hpp"
 #include "reports/validation_stream.hpp"
 #include "reports/validation_tables.hpp"
@@ -37,9 +39,14 @@ std::string_view unit_of(Kind kind) {
   return {};
 }
 
+// Whether the run is on such devices as the plan is for: processors, or GPUs.
+bool is_of_its_kind(const FitAnswer& fit, const Measurement& measurement) {
+  return fit.resolved.cluster.device->capacity.from_host_memory != ran_on_gpus(measurement);
+}
+
 // Predicted times are of the machine that --hw names, measured ones of this one.
 std::vector<ComparedTime> times_here(const FitAnswer& fit, const Measurement& measurement) {
-  if (!fit.resolved.cluster.device->capacity.from_host_memory) return {};
+  if (!is_of_its_kind(fit, measurement)) return {};
   return compare_times(fit.prediction, measurement);
 }
 
@@ -103,6 +110,8 @@ Data ranks_data(const Measurement& measurement) {
                  .set("by_category_bytes", category_data(rank.at_device_peak))
                  .set("host_peak_bytes", rank.host_peak_bytes)
                  .set("workspace_bytes", rank.workspace_bytes)
+                 .set("zone_bytes", rank.device_zone_bytes)
+                 .set("gpu", gpu_samples_data(rank.gpu))
                  .set("process_growth_bytes", rank.process_growth_bytes)
                  .set("product_flops", rank.product_flops));
   }
@@ -122,12 +131,16 @@ Data times_data(const Measurement& measurement) {
   return list;
 }
 
-Data measurement_data(const predict::Prediction& prediction, const Measurement& measurement) {
+Data measurement_data(const FitAnswer& fit, const Measurement& measurement) {
+  const predict::Prediction& prediction = fit.prediction;
   const MeasuredSpeed speed = measured_speed(prediction, measurement);
   return Data::map()
       .set("device", measurement.device)
       .set("note", measurement.note.empty() ? Data() : Data(measurement.note))
+      .set("gpu_note", measurement.gpu_note.empty() ? Data() : Data(measurement.gpu_note))
       .set("launch", measurement.launch)
+      .set("exchange", measurement.exchange.empty() ? Data() : Data(measurement.exchange))
+      .set("ranks_of_device", measurement.ranks_of_device)
       .set("batches", measurement.batches)
       .set("ranks", measurement.ranks)
       .set("step_seconds", speed.step_seconds)
@@ -141,6 +154,8 @@ Data measurement_data(const predict::Prediction& prediction, const Measurement& 
       .set("steps_measured", measurement.steps.measured())
       .set("steps_kept_every", measurement.steps.kept_every())
       .set("steps", steps_data(measurement))
+      .set("slowest_gpu", slowest_gpu_data(measurement))
+      .set("traffic", traffic_data(prediction, fit.resolved.cluster, measurement))
       .set("device_memory", device_memory_data(device_memory(prediction, measurement)))
       .set("of_rank", ranks_data(measurement))
       .set("instructions", times_data(measurement));
@@ -159,26 +174,30 @@ Data environment_data(const RunEnvironment& environment) {
 }
 
 // What the prediction has of a machine that the run was not on.
-std::vector<std::string> not_measured(const FitAnswer& fit) {
-  if (fit.resolved.cluster.device->capacity.from_host_memory) return {};
+std::vector<std::string> not_measured(const FitAnswer& fit, const Measurement* measurement) {
+  const bool is_measured = measurement == nullptr ? fit.resolved.cluster.device->capacity.from_host_memory
+                                                  : is_of_its_kind(fit, *measurement);
+  if (is_measured) return {};
   std::vector<std::string> list;
   for (const predict::OverheadTerm& term : fit.prediction.overheads) list.push_back(spaced(term.name));
   list.emplace_back("the time of a step");
   return list;
 }
 
-Data not_measured_data(const FitAnswer& fit) {
+Data not_measured_data(const FitAnswer& fit, const Measurement* measurement) {
   Data list = Data::list();
-  for (std::string& name : not_measured(fit)) list.add(std::move(name));
+  for (std::string& name : not_measured(fit, measurement)) list.add(std::move(name));
   return list;
 }
 
-std::string yes_text(const FitAnswer& fit) {
-  const std::vector<std::string> left_out = not_measured(fit);
+std::string yes_text(const FitAnswer& fit, const Measurement* measurement) {
+  const std::vector<std::string> left_out = not_measured(fit, measurement);
   if (left_out.empty()) return "yes: every figure is within its tolerance.";
   return fmt::format(
-      "yes, as far as processors can say: buffers, traffic and products are within their tolerances; of {} "
-      "these were not measured: {}.",
+      "yes, as far as {} can say: buffers, traffic and products are within their tolerances; of {} these "
+      "were "
+      "not measured: {}.",
+      measurement != nullptr && ran_on_gpus(*measurement) ? "GPUs" : "processors",
       fit.resolved.cluster.device->name, fmt::join(left_out, ", "));
 }
 
@@ -187,7 +206,7 @@ std::string verdict_text(const ValidationAnswer& answer, const Comparison& compa
     case RunOutcome::predicted:
       return "Predicted; not run yet.";
     case RunOutcome::agrees:
-      return yes_text(answer.prediction);
+      return yes_text(answer.prediction, answer.measurement);
     case RunOutcome::differs: {
       std::vector<std::string> reasons;
       std::string names;
@@ -217,6 +236,18 @@ std::string text_of(const ComparedText& place) {
   return fmt::format("The peak was predicted in {} and is in {}.", place.predicted, place.measured);
 }
 
+// What moves data between devices, and what it means for times where those are one.
+std::string exchange_text(const Measurement& measurement) {
+  if (measurement.exchange.empty()) return {};
+  std::string text = fmt::format("Between ranks: {}.", measurement.exchange);
+  if (measurement.ranks_of_device > 1) {
+    text += fmt::format(" The {} share one GPU: the times are not those of {}.",
+                        counted(measurement.ranks_of_device, "rank"),
+                        counted(measurement.ranks_of_device, "GPU"));
+  }
+  return text;
+}
+
 std::string memory_text(const predict::Prediction& prediction, const Measurement& measurement) {
   Bytes reserved = 0;
   Bytes workspace = 0;
@@ -229,6 +260,10 @@ std::string memory_text(const predict::Prediction& prediction, const Measurement
   if (reserved > held) {
     text += fmt::format(", {:.1f} % more than is held at the peak: fragmentation",
                         100 * static_cast<double>(reserved - held) / static_cast<double>(held));
+  }
+  if (!measurement.of_rank.empty() && measurement.of_rank.front().device_zone_bytes > 0) {
+    text += fmt::format("; {} bytes between them that nobody may write, while memory is observed",
+                        thousands(measurement.of_rank.front().device_zone_bytes));
   }
   return text + fmt::format("; scratch of the device beside them: {} bytes.", thousands(workspace));
 }
@@ -252,23 +287,22 @@ Report validation_report(const ValidationAnswer& answer) {
   }
   Report report;
   const Data predicted = fit_data(fit);
-  report.data =
-      Data::map()
-          .set("schema", "zeroplan.validation/1")
-          .set("version", fit.version)
-          .set("outcome", name_of(answer.outcome))
-          .set("reason", answer.reason.empty() ? Data() : Data(answer.reason))
-          .set("environment", environment_data(answer.environment))
-          .set("inputs", *predicted.find("inputs"))
-          .set("approximations", *predicted.find("approximations"))
-          .set("assumed", *predicted.find("assumed"))
-          .set("notes", *predicted.find("notes"))
-          .set("predicted", *predicted.find("result"))
-          .set("measured",
-               answer.measurement == nullptr ? Data() : measurement_data(prediction, *answer.measurement))
-          .set("comparison", comparison_data(comparison))
-          .set("not_measured", not_measured_data(fit))
-          .set("times", compared_times_data(times));
+  report.data = Data::map()
+                    .set("schema", "zeroplan.validation/1")
+                    .set("version", fit.version)
+                    .set("outcome", name_of(answer.outcome))
+                    .set("reason", answer.reason.empty() ? Data() : Data(answer.reason))
+                    .set("environment", environment_data(answer.environment))
+                    .set("inputs", *predicted.find("inputs"))
+                    .set("approximations", *predicted.find("approximations"))
+                    .set("assumed", *predicted.find("assumed"))
+                    .set("notes", *predicted.find("notes"))
+                    .set("predicted", *predicted.find("result"))
+                    .set("measured",
+                         answer.measurement == nullptr ? Data() : measurement_data(fit, *answer.measurement))
+                    .set("comparison", comparison_data(comparison))
+                    .set("not_measured", not_measured_data(fit, answer.measurement))
+                    .set("times", compared_times_data(times));
   report.rows = "comparison";
 
   std::vector<Block>& blocks = report.blocks;
@@ -278,12 +312,20 @@ Report validation_report(const ValidationAnswer& answer) {
     blocks.emplace_back(Paragraph{fmt::format(
         "Run: {} as {} on {}; {}; tokens from {}.", counted(measurement.ranks, "rank"), measurement.launch,
         measurement.device, answer.environment.processor, measurement.batches)});
+    if (const std::string text = exchange_text(measurement); !text.empty())
+      blocks.emplace_back(Paragraph{text});
     if (!measurement.note.empty()) blocks.emplace_back(Paragraph{measurement.note});
     blocks.emplace_back(Paragraph{verdict_text(answer, comparison)});
     blocks.emplace_back(comparison_table(report.data));
+    if (const Data* gpu = report.data.find("measured.slowest_gpu"); !gpu->is_null()) {
+      blocks.emplace_back(Paragraph{clocks_text(*gpu)});
+    } else if (!measurement.gpu_note.empty()) {
+      blocks.emplace_back(
+          Paragraph{fmt::format("The GPU's clocks are not known: {}.", measurement.gpu_note)});
+    }
     if (!times.empty()) {
       blocks.emplace_back(compared_times_table(report.data));
-    } else if (not_measured(fit).empty()) {
+    } else if (not_measured(fit, &measurement).empty()) {
       blocks.emplace_back(
           Paragraph{"The time of a step is not predicted: zeroplan calibrate measures this machine, and --hw "
                     "takes what "
@@ -293,6 +335,9 @@ Report validation_report(const ValidationAnswer& answer) {
     blocks.emplace_back(Paragraph{memory_text(prediction, measurement)});
     if (const Data* lines = report.data.find("measured.device_memory"); !lines->is_null()) {
       blocks.emplace_back(device_memory_table(*lines->as<Data::List>()));
+    }
+    if (const Data::List& traffic = list_at(report.data, "measured.traffic"); !traffic.empty()) {
+      blocks.emplace_back(traffic_table(traffic));
     }
     blocks.emplace_back(steps_table(report.data));
     blocks.emplace_back(instructions_table(report.data));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/gpu_samples.hpp"
 #include "reports/keyed_table.hpp"
 #include "reports/numbers.hpp"
 
@@ -83,6 +84,8 @@ Table comparison_table(const Data& validation) {
   measured("speed, all ranks", "tokens/s", "measured.tokens_per_second", decimals(0));
   measured("speed, model", "TFLOPS", "measured.model_tflops_per_gpu", decimals(4));
   measured("speed, hardware", "TFLOPS", "measured.hardware_tflops_per_gpu", decimals(4));
+  constexpr std::size_t kMeasuredColumn = 3;
+  add_gpu_rows(table, *validation.find("measured.slowest_gpu"), columns.size(), kMeasuredColumn);
   return table;
 }
 

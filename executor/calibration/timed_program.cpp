@@ -30,7 +30,7 @@ void add_repeat(InstructionSeconds& times, const Profile& profile, std::vector<d
 
 InstructionSeconds time_program(TimedProgram timed, std::unique_ptr<Device> device, Communicator& world) {
   timed.batches.data_parallel_rank = world.rank();
-  Rank rank(std::move(timed.plan.program), timed.plan.arena, std::move(device), world);
+  Rank rank(std::move(timed.plan.program), timed.plan.arena, std::move(device), world, timed.planes);
   rank.initialize(normal_initialization(kSeed, rank.program().layers), timed.loss_scale);
   const std::unique_ptr<BatchSource> batches = seeded_batches(timed.batches, timed.vocabulary, kSeed);
   InstructionSeconds times;
@@ -44,6 +44,7 @@ InstructionSeconds time_program(TimedProgram timed, std::unique_ptr<Device> devi
     add_repeat(times, rank.interpreter().profile(), std::move(waiting));
   }
   times.workspace_bytes = rank.device().workspace_bytes();
+  times.beside_buffers_bytes = rank.device().memory_use().used - rank.with_arena().used;
   return times;
 }
 

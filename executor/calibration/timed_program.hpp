@@ -14,7 +14,8 @@ namespace zeroplan::executor {
 // A program that is run for its times.
 struct TimedProgram {
   RankPlan plan;
-  BatchShape batches;  // its rank is set here
+  MakeDataPlanes planes{};  // as TrainingJob's
+  BatchShape batches;       // its rank is set here
   std::int64_t vocabulary = 0;
   std::int64_t warm_up = 1;
   std::int64_t repeats = 3;
@@ -28,6 +29,8 @@ struct InstructionSeconds {
   std::vector<std::vector<double>> repeats;
   std::vector<std::vector<double>> waiting;  // of those: for other ranks
   Bytes workspace_bytes = 0;                 // of the device, afterwards
+  Bytes beside_buffers_bytes =
+      0;  // what its driver counts afterwards, less what it did with the buffers there
 };
 
 // Every rank of `world` calls it with its own program; they meet before each repeat.

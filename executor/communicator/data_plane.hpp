@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -100,6 +101,8 @@ class DataPlane {
   virtual std::int64_t rank() const = 0;
   virtual std::int64_t size() const = 0;
   virtual DataPlaneCapabilities capabilities() const = 0;
+  // What moves the data, for whoever reads a measurement; empty where it is the launcher's communicator.
+  virtual std::string text() const { return {}; }
 
   // `transfer`, and what it points to, must last until the stream is past it.
   virtual void enqueue(const Transfer& transfer, Device& device, program::Stream stream,

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "executor/dropout.hpp"
 #include "executor/tensor.hpp"
 #include "planner/program/measurement.hpp"
 
@@ -33,6 +34,7 @@ struct StepSettings {
   Decayed decayed = Decayed::matrices;
   float clip_norm = 0;              // of the global gradient norm; 0: none
   float dropout = 0.1F;             // the share of elements that instructions with a mask drop, below 1
+  std::uint64_t dropout_seed = 0;   // of the masks
   program::ModelConstants model{};  // of the program that runs; set by the interpreter
   bool dynamic_loss_scale =
       false;  // fp16: halved after an overflow, doubled after `scale_window` steps without one
@@ -51,8 +53,8 @@ struct Kernel {
   std::array<Tensor, program::kMaxOperands> operands{};
   std::span<const ElementRange> undecayed{};  // optimizer_update: of the owned elements, rising
   const StepSettings* settings = nullptr;     // nullptr: the defaults
-  Tensor scalars{};               // optimizer_update, and what draws a mask: with the step's settings
-  std::uint64_t dropout_key = 0;  // of the mask that it draws (dropout.hpp)
+  Tensor scalars{};  // optimizer_update, and what draws a mask: with the step's settings
+  DrawnMask mask{};  // that it draws
 };
 
 // Work of the host that a stream runs: run(self, what). A plain value, so that issuing it allocates nothing.
@@ -103,6 +105,8 @@ class Device {
   // What whoever reads a measurement of this device must know, a sentence or two; empty where there is nothing.
   virtual std::string note() const { return {}; }
   virtual DeviceCapabilities capabilities() const = 0;
+  // Of a device on the PCI bus, as sysfs spells it: "0000:1b:00.0"; empty of others.
+  virtual std::string pci_address() const { return {}; }
   // Whether it has the instruction, one of those from fill_zero to scale_update (planner/instructions/table.hpp).
   virtual bool executes(program::Op op) const = 0;
 

@@ -113,7 +113,7 @@ std::string sysfs_address(std::string address) {
 
 std::vector<std::string> words_of_reasons(std::uint64_t bits) {
   std::vector<std::string> words;
-  for (const nvml::ClockReason& reason : nvml::kClockReasons) {
+  for (const ClockReason& reason : kClockReasons) {
     if ((bits & reason.bit) == 0) continue;
     words.emplace_back(reason.words);
     bits &= ~reason.bit;
@@ -170,29 +170,39 @@ void read_memory(const NvmlLibrary& library, Device device, FoundGpu& gpu) {
   }
 }
 
-void read_clocks(const NvmlLibrary& library, Device device, FoundGpu& gpu) {
-  const auto clock = [&](const char* symbol, nvml::ClockType type) {
-    return as<std::int64_t>(library.get<unsigned>(symbol, device, static_cast<int>(type)));
-  };
-  gpu.sm_clock_mhz = clock("nvmlDeviceGetClockInfo", nvml::ClockType::sm);
-  gpu.memory_clock_mhz = clock("nvmlDeviceGetClockInfo", nvml::ClockType::memory);
-  gpu.most_sm_clock_mhz = clock("nvmlDeviceGetMaxClockInfo", nvml::ClockType::sm);
-  gpu.most_memory_clock_mhz = clock("nvmlDeviceGetMaxClockInfo", nvml::ClockType::memory);
+std::optional<std::int64_t> clock_of(const NvmlLibrary& library, const char* symbol, Device device,
+                                     nvml::ClockType type) {
+  return as<std::int64_t>(library.get<unsigned>(symbol, device, static_cast<int>(type)));
+}
+
+std::optional<std::uint64_t> clock_reasons(const NvmlLibrary& library, Device device) {
   using Bits = unsigned long long;  // NOLINT(google-runtime-int): as the header has it
   auto reasons = library.get<Bits>("nvmlDeviceGetCurrentClocksEventReasons", device);
   // Drivers before 535 have it under its first name only.
   if (!reasons) reasons = library.get<Bits>("nvmlDeviceGetCurrentClocksThrottleReasons", device);
-  if (reasons) gpu.throttle_reasons = words_of_reasons(*reasons);
+  return as<std::uint64_t>(reasons);
+}
+
+void read_clocks(const NvmlLibrary& library, Device device, FoundGpu& gpu) {
+  gpu.sm_clock_mhz = clock_of(library, "nvmlDeviceGetClockInfo", device, nvml::ClockType::sm);
+  gpu.memory_clock_mhz = clock_of(library, "nvmlDeviceGetClockInfo", device, nvml::ClockType::memory);
+  gpu.most_sm_clock_mhz = clock_of(library, "nvmlDeviceGetMaxClockInfo", device, nvml::ClockType::sm);
+  gpu.most_memory_clock_mhz = clock_of(library, "nvmlDeviceGetMaxClockInfo", device, nvml::ClockType::memory);
+  if (const auto reasons = clock_reasons(library, device)) gpu.throttle_reasons = words_of_reasons(*reasons);
+}
+
+std::optional<std::string> address_of(const NvmlLibrary& library, Device device) {
+  auto pci = library.get<nvml::Pci>("nvmlDeviceGetPciInfo_v3", device);
+  if (!pci) return std::nullopt;
+  pci->bus_id.back() = '\0';
+  return sysfs_address(pci->bus_id.data());
 }
 
 FoundGpu read_gpu(const NvmlLibrary& library, Device device) {
   FoundGpu gpu;
   gpu.name = library.text<nvml::kNameChars>("nvmlDeviceGetName", device);
   gpu.uuid = library.text<nvml::kUuidChars>("nvmlDeviceGetUUID", device);
-  if (auto pci = library.get<nvml::Pci>("nvmlDeviceGetPciInfo_v3", device)) {
-    pci->bus_id.back() = '\0';
-    gpu.pci_address = sysfs_address(pci->bus_id.data());
-  }
+  gpu.pci_address = address_of(library, device);
   read_memory(library, device, gpu);
   int major = 0;
   int minor = 0;
@@ -248,6 +258,54 @@ FoundGpu Nvml::gpu(std::int64_t index) const {
   if (device != nullptr) gpu = read_gpu(*library_, device);
   gpu.index = index;
   return gpu;
+}
+
+std::optional<std::int64_t> Nvml::index_at(const std::string& pci_address) const {
+  for (std::size_t i = 0; i < library_->devices.size(); ++i) {
+    Device device = library_->devices[i];
+    if (device != nullptr && address_of(*library_, device) == pci_address)
+      return static_cast<std::int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+GpuNow Nvml::now(std::int64_t index) const {
+  Device device = library_->devices.at(static_cast<std::size_t>(index));
+  if (device == nullptr) return {};
+  GpuNow now;
+  now.sm_clock_mhz = clock_of(*library_, "nvmlDeviceGetClockInfo", device, nvml::ClockType::sm);
+  now.memory_clock_mhz = clock_of(*library_, "nvmlDeviceGetClockInfo", device, nvml::ClockType::memory);
+  now.temperature_celsius =
+      as<std::int64_t>(library_->get<unsigned>("nvmlDeviceGetTemperature", device, nvml::kGpuTemperature));
+  now.power_watts = watts(library_->get<unsigned>("nvmlDeviceGetPowerUsage", device));
+  now.clock_reasons = clock_reasons(*library_, device);
+  return now;
+}
+
+Bytes Nvml::used_bytes(std::int64_t index) const {
+  Device device = library_->devices.at(static_cast<std::size_t>(index));
+  if (device == nullptr) return 0;
+  FoundGpu gpu;
+  read_memory(*library_, device, gpu);
+  return gpu.used_bytes.value_or(0);
+}
+
+Bytes Nvml::used_by_process(std::int64_t index, std::int64_t process) const {
+  constexpr unsigned kMostProcesses = 1024;
+  Device device = library_->devices.at(static_cast<std::size_t>(index));
+  if (device == nullptr) return 0;
+  std::vector<nvml::Process> processes(kMostProcesses);
+  for (const char* symbol :
+       {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"}) {
+    unsigned count = kMostProcesses;
+    if (!library_->call(symbol, device, &count, processes.data())) continue;
+    processes.resize(std::min(count, kMostProcesses));
+    for (const nvml::Process& one : processes) {
+      if (one.pid == process && static_cast<Bytes>(one.used) > 0) return static_cast<Bytes>(one.used);
+    }
+    return 0;
+  }
+  return 0;
 }
 
 std::vector<FoundPath> Nvml::paths() const {

@@ -39,20 +39,15 @@ static_assert(sizeof(Pci) == 68);
 
 enum class ClockType : int { sm = 1, memory = 2 };
 
-// Bits of the reasons for clocks below the highest.
-struct ClockReason {
-  std::uint64_t bit;
-  const char* words;
+inline constexpr int kGpuTemperature = 0;  // a sensor
+
+// Of a process that computes on a GPU.
+struct Process {
+  unsigned pid;
+  unsigned long long used;  // NOLINT(google-runtime-int): as the header has it. All bits set: not known
+  unsigned gpu_instance, compute_instance;
 };
-inline constexpr std::array<ClockReason, 9> kClockReasons{{{0x1, "idle"},
-                                                           {0x2, "application clocks are set"},
-                                                           {0x4, "power cap"},
-                                                           {0x8, "hardware slowdown"},
-                                                           {0x10, "sync boost"},
-                                                           {0x20, "software thermal slowdown"},
-                                                           {0x40, "hardware thermal slowdown"},
-                                                           {0x80, "hardware power brake"},
-                                                           {0x100, "display clocks are set"}}};
+static_assert(sizeof(Process) == 24);
 
 // A field that nvmlDeviceGetFieldValues fills in.
 struct FieldValue {

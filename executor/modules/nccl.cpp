@@ -8,3 +8,7 @@ extern "C" void zeroplan_make_nccl_planes(zeroplan::executor::ControlPlane& worl
                                           zeroplan::executor::DataPlanes& planes) {
   planes = zeroplan::executor::make_nccl_planes(world, device, groups, {.timeout = timeout});
 }
+
+extern "C" void zeroplan_nccl_blocks(zeroplan::executor::BlockSource& source) {
+  source = zeroplan::executor::nccl_blocks();
+}

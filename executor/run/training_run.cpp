@@ -55,6 +55,8 @@ StepSettings step_settings(const TrainingRun& run) {
   step.beta2 = static_cast<float>(settings.beta2);
   step.epsilon = static_cast<float>(settings.epsilon);
   step.clip_norm = static_cast<float>(settings.clip_norm);
+  step.dropout = static_cast<float>(settings.dropout);
+  step.dropout_seed = settings.seed;
   if (run.plan.scales_loss) {
     step.dynamic_loss_scale = true;
     step.scale_window = settings.loss_scale_window;
@@ -119,18 +121,29 @@ std::shared_ptr<const WeightFiles> open_weights(const RunSettings& settings, con
 
 namespace {
 
-// The GPU of a rank.
+// The device of a rank, of several of a kind.
 int index_of(const TrainingRun& run, std::int64_t rank) {
   if (run.settings.device_index >= 0) return run.settings.device_index;
   return static_cast<int>(has_threads(run) ? rank : run.launch.local_rank);
 }
 
+// Whether all ranks are on one GPU: threads, and the GPU has a number.
+bool share_card(const TrainingRun& run) {
+  return run.settings.device == "cuda" && run.settings.device_index >= 0 && has_threads(run) &&
+         run.plan.ranks() > 1;
+}
+
 // What a rank's part of the run is on.
 TrainingJob on_device(TrainingJob job, const TrainingRun& run, std::int64_t rank) {
   const std::string& name = run.settings.device;
-  const DeviceOptions device{.threads = threads_of_rank(run), .index = index_of(run, rank)};
+  DeviceOptions device{.threads = threads_of_rank(run), .index = index_of(run, rank)};
+  const bool uses_nccl = name == "cuda" && run.plan.ranks() > 1 && !share_card(run);
+  if (uses_nccl && run.plan.arena.contiguous) device.source = nccl_module_blocks();
   job.device = [name, device] { return make_device(name, device); };
-  if (name == "cuda" && run.plan.ranks() > 1) {
+  if (share_card(run)) {
+    job.ranks_of_device = run.plan.ranks();
+    job.planes = make_shared_card_module_planes;
+  } else if (uses_nccl) {
     job.planes = [timeout = run.settings.timeout](ControlPlane& world, Device& own,
                                                   std::span<const program::Group> groups) {
       return make_nccl_module_planes(world, own, groups, timeout);

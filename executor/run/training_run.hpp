@@ -20,6 +20,7 @@ struct RunSettings {
   std::int64_t steps = 3;    // measured
   std::int64_t warm_up = 1;  // before them
   std::uint64_t seed = 1;
+  double dropout = 0.1;                          // the share that is dropped, where the plan has dropout
   std::string data, resume, weights, export_to;  // files, or empty
   SavePlan save;
   TokenType data_type = TokenType::automatic;
@@ -31,8 +32,8 @@ struct RunSettings {
   double loss_scale = 65536;  // to begin with, where the plan scales its loss
   std::int64_t loss_scale_window = 1000;
   std::string device = "cpu";  // or cuda
-  int device_index = -1;       // of the GPU; -1: each rank of a host its own
-  int threads = 0;             // of a rank; 0: the processors divided by the ranks
+  int device_index = -1;  // of the GPU, which ranks that are threads share; -1: each rank of a host its own
+  int threads = 0;        // of a rank; 0: the processors divided by the ranks
   std::chrono::milliseconds timeout{60'000};
   bool pin = true;  // ranks to cores, where they fit
 };

@@ -11,7 +11,7 @@ namespace {
 
 using describe::Figure;
 
-constexpr double kGiga = 1e9, kTera = 1e12;
+constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
 enum class Waiting { included, without };  // for other ranks, in the seconds of collectives
 
@@ -20,12 +20,11 @@ class Series {
  public:
   Series(std::vector<Probe> probes, Waiting waiting) : waiting_(waiting) {
     measured_.reserve(probes.size());
-    for (Probe& probe : probes) measured_.push_back({std::move(probe), {}});
+    for (Probe& probe : probes) measured_.emplace_back(std::move(probe), Repeats{});
   }
 
-  // Returns the largest workspace that one of them needed.
-  Bytes run(const RunProbe& run, std::int64_t round) {
-    Bytes workspace = 0;
+  // Notes what the device had beside the buffers, at most.
+  void run(const RunProbe& run, std::int64_t round) {
     for (auto& [probe, rounds] : measured_) {
       const ProbeRun result = run(probe, round);
       std::vector<double> seconds = mean_of(result.seconds);
@@ -34,16 +33,21 @@ class Series {
         for (std::size_t k = 0; k < seconds.size(); ++k) seconds[k] -= waited[k];
       }
       rounds.push_back(std::move(seconds));
-      workspace = std::max(workspace, result.workspace_bytes);
+      workspace_bytes_ = std::max(workspace_bytes_, result.workspace_bytes);
+      beyond_workspace_bytes_ =
+          std::max(beyond_workspace_bytes_, result.beside_buffers_bytes - result.workspace_bytes);
     }
-    return workspace;
   }
+
+  Bytes workspace_bytes() const { return workspace_bytes_; }
+  Bytes beyond_workspace_bytes() const { return beyond_workspace_bytes_; }
 
   const std::vector<std::pair<Probe, Repeats>>& measured() const { return measured_; }
 
  private:
   std::vector<std::pair<Probe, Repeats>> measured_;
   Waiting waiting_;
+  Bytes workspace_bytes_ = 0, beyond_workspace_bytes_ = 0;
 };
 
 // The rate of large operands of a kernel on the machine with the fewest ranks.
@@ -52,6 +56,16 @@ std::optional<Figure> streaming_rate(const describe::CalibratedRates& rates, pro
     if (kernel.kind.op == op) return Figure{kernel.rates.back() / kGiga, rates.source(), {}, false};
   }
   return std::nullopt;
+}
+
+// What was measured stands for what the description had of the same collective with as many devices.
+void take_collectives(const std::vector<describe::AttainedCollective>& measured, describe::Device& device) {
+  for (const describe::AttainedCollective& table : measured) {
+    std::erase_if(device.attained_collectives, [&](const describe::AttainedCollective& other) {
+      return other.collective == table.collective && other.devices == table.devices && !other.type;
+    });
+    device.attained_collectives.push_back(table);
+  }
 }
 
 describe::AttainedMatmul fastest_product(const describe::MeasuredKernel& kernel, const std::string& source) {
@@ -68,7 +82,9 @@ describe::AttainedMatmul fastest_product(const describe::MeasuredKernel& kernel,
   return product;
 }
 
-void add_products(std::vector<describe::AttainedMatmul>& all, const describe::CalibratedRates& rates) {
+// Of each type.
+std::vector<describe::AttainedMatmul> fastest_products(const describe::CalibratedRates& rates) {
+  std::vector<describe::AttainedMatmul> all;
   for (const describe::MeasuredKernel& kernel : rates.kernels()) {
     if (kernel.kind.op != program::Op::matmul) continue;
     describe::AttainedMatmul product = fastest_product(kernel, rates.source());
@@ -81,6 +97,7 @@ void add_products(std::vector<describe::AttainedMatmul>& all, const describe::Ca
       *same = std::move(product);
     }
   }
+  return all;
 }
 
 }  // namespace
@@ -110,32 +127,41 @@ void measure(const Scope& scope, const program::Group& ranks, const std::string&
   Series kernels(std::move(of_kernels), Waiting::included);
   Series collectives(std::move(of_collectives), Waiting::without);
   Series skew(std::move(of_skew), Waiting::included);
-  Bytes workspace = 0;
   for (std::int64_t round = 1; round <= scope.rounds; ++round) {
-    for (Series* series : {&kernels, &collectives, &skew})
-      workspace = std::max(workspace, series->run(run, round));
+    for (Series* series : {&kernels, &collectives, &skew}) series->run(run, round);
   }
   if (ranks.rank != 0) return;
 
-  KernelTables tables;
+  KernelTables tables(scope.on_gpus);
   for (const auto& [probe, rounds] : kernels.measured()) tables.add(probe, rounds);
   for (const auto& [probe, rounds] : collectives.measured()) {
-    const auto more = collective_tables(probe, rounds, source);
-    device.attained_collectives.insert(device.attained_collectives.end(), more.begin(), more.end());
+    take_collectives(collective_tables(probe, rounds, source), device);
   }
   double share = 0;
   for (const auto& [probe, rounds] : skew.measured()) share = skew_of(probe, rounds);
   device.calibrated.push_back(tables.rates(ranks.size, source, share));
   std::optional<Figure>& held = device.overheads.library_workspace_bytes;
-  const auto bytes = static_cast<double>(workspace);
+  const auto bytes = static_cast<double>(std::max(kernels.workspace_bytes(), collectives.workspace_bytes()));
   if (!held || held->value < bytes) held = Figure{bytes, source, {}, false};
+  // The probe of collectives has one group.
+  if (const Bytes taken = collectives.beyond_workspace_bytes(); has_others && taken > 0) {
+    device.overheads.communicator_bytes = Figure{static_cast<double>(taken), source, {}, false};
+  }
+  std::optional<Figure>& shortest = device.shortest_kernel_us;
+  const double us = tables.shortest_seconds() / kMicro;
+  if (scope.on_gpus && us > 0 && (!shortest || us < shortest->value)) {
+    shortest = Figure{us, source, {}, false};
+  }
 }
 
 void finish(describe::Device& device) {
   const describe::CalibratedRates& rates = device.calibrated.front();
-  device.memory_measured_gbytes_per_s = streaming_rate(rates, program::Op::copy);
-  device.host_to_device_gbytes_per_s = streaming_rate(rates, program::Op::copy_to_device);
-  add_products(device.attained_matmul, rates);
+  if (const auto rate = streaming_rate(rates, program::Op::copy)) device.memory_measured_gbytes_per_s = rate;
+  if (const auto rate = streaming_rate(rates, program::Op::copy_to_device)) {
+    device.host_to_device_gbytes_per_s = rate;
+  }
+  const std::vector<describe::AttainedMatmul> products = fastest_products(rates);
+  device.attained_matmul.insert(device.attained_matmul.end(), products.begin(), products.end());
 }
 
 }  // namespace zeroplan::calibrate

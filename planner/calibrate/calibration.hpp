@@ -17,6 +17,8 @@ struct ProbeRun {
   Repeats seconds;            // of each instruction
   Repeats waiting;            // of these, for other ranks
   Bytes workspace_bytes = 0;  // of the device, afterwards
+  // What its driver counted then, beyond what it did with the buffers there; 0 where the memory is the host's.
+  Bytes beside_buffers_bytes = 0;
 };
 
 // Runs `probe` in round `round`, from 1. Every rank of the group calls it for the same probe.
@@ -26,9 +28,10 @@ struct Scope {
   std::vector<describe::Precision> types;
   std::int64_t rounds = 3;
   ProbeSizes sizes;
+  bool on_gpus = false;  // whatever the sizes
 };
 
-// What is known before anything is measured; `context_bytes`: what a process has with its device.
+// What is known of processors before anything is measured; `context_bytes`: what a process has with its device.
 describe::Device new_device(std::string title, Bytes context_bytes);
 
 // Adds to `device` what probes of `ranks` ranks at work come to. A machine is slower for seconds at a time, when it is

@@ -37,25 +37,38 @@ constexpr int kGpuDoublings = 18, kQuickGpuDoublings = 14;  // 1 GiB, 64 MiB
 
 // ---- models ----
 
+// Beside plain ZeRO-2.
+enum class Habit : std::uint8_t {
+  none,
+  spares_memory,  // the optimizer is offloaded, layers are recomputed
+  drops_out,
+};
+
 struct ModelProbe {
   std::string_view model;
   std::int64_t sequence, micro_batch;
-  bool offload_and_recompute;
+  Habit habit;
 };
 
-// Two blocks, so that between them every kernel is used, each small and large. The large ones pass the
-// caches.
-constexpr std::array<ModelProbe, 4> kModels{
-    {{"layers=1,hidden=256,heads=4,vocab=1024", 128, 1, false},
-     {"layers=1,hidden=256,heads=4,kv_heads=2,ffn=704,vocab=1024,gated=true", 128, 1, true},
-     {"layers=1,hidden=512,heads=8,vocab=4096", 512, 2, false},
-     {"layers=1,hidden=512,heads=8,kv_heads=4,ffn=1408,vocab=4096,gated=true", 512, 2, true}}};
-constexpr std::array<ModelProbe, 4> kGpuModels{
-    {{"layers=1,hidden=1024,heads=16,vocab=16384", 1024, 1, false},
-     {"layers=1,hidden=1024,heads=16,kv_heads=8,ffn=2816,vocab=16384,gated=true", 1024, 1, true},
-     {"layers=1,hidden=4096,heads=32,vocab=32768", 2048, 2, false},
-     {"layers=1,hidden=4096,heads=32,kv_heads=8,ffn=11264,vocab=32768,gated=true", 2048, 2, true}}};
-constexpr std::size_t kQuickModels = 2;
+// Two blocks, one of them also with dropout, so that between them every kernel is used, each small and large. The large
+// ones pass the caches.
+constexpr std::array<ModelProbe, 6> kModels{
+    {{"layers=1,hidden=256,heads=4,vocab=1024", 128, 1, Habit::none},
+     {"layers=1,hidden=256,heads=4,kv_heads=2,ffn=704,vocab=1024,gated=true", 128, 1, Habit::spares_memory},
+     {"layers=1,hidden=256,heads=4,vocab=1024", 128, 1, Habit::drops_out},
+     {"layers=1,hidden=512,heads=8,vocab=4096", 512, 2, Habit::none},
+     {"layers=1,hidden=512,heads=8,kv_heads=4,ffn=1408,vocab=4096,gated=true", 512, 2, Habit::spares_memory},
+     {"layers=1,hidden=512,heads=8,vocab=4096", 512, 2, Habit::drops_out}}};
+constexpr std::array<ModelProbe, 6> kGpuModels{
+    {{"layers=1,hidden=1024,heads=16,vocab=16384", 1024, 1, Habit::none},
+     {"layers=1,hidden=1024,heads=16,kv_heads=8,ffn=2816,vocab=16384,gated=true", 1024, 1,
+      Habit::spares_memory},
+     {"layers=1,hidden=1024,heads=16,vocab=16384", 1024, 1, Habit::drops_out},
+     {"layers=1,hidden=4096,heads=32,vocab=32768", 2048, 2, Habit::none},
+     {"layers=1,hidden=4096,heads=32,kv_heads=8,ffn=11264,vocab=32768,gated=true", 2048, 2,
+      Habit::spares_memory},
+     {"layers=1,hidden=4096,heads=32,vocab=32768", 2048, 2, Habit::drops_out}}};
+constexpr std::size_t kQuickModels = 3;
 
 Probe model_probe(const ModelProbe& small, describe::Precision precision, const Group& ranks) {
   const describe::Model model = describe::read_model_spelling(small.model);
@@ -66,14 +79,16 @@ Probe model_probe(const ModelProbe& small, describe::Precision precision, const 
   options.micro_batch = small.micro_batch;
   options.zero = 2;
   options.grad_accum = 2;
-  if (small.offload_and_recompute) {
+  if (small.habit != Habit::none) options.attention = describe::AttentionKernel::materialized;
+  if (small.habit == Habit::spares_memory) {
     options.offload = describe::Offload::optimizer;
     options.recompute = describe::Recompute::full;
-    options.attention = describe::AttentionKernel::materialized;
   }
+  options.dropout = small.habit == Habit::drops_out;
   const describe::Plan plan = describe::resolve_plan(options, model, "cpu").plan;
   Probe probe;
-  probe.what = fmt::format("{} kernels of {}", describe::name_of(precision), small.model);
+  probe.what = fmt::format("{} kernels of {}{}", describe::name_of(precision), small.model,
+                           plan.dropout ? " with dropout" : "");
   probe.program = program::compile(model, plan, {.data_parallel = ranks.rank, .tensor_parallel = 0});
   probe.sequence = plan.sequence;
   probe.micro_batch = plan.micro_batch;

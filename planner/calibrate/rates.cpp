@@ -53,8 +53,10 @@ void KernelTables::add(const Probe& probe, const Repeats& repeats) {
     const Instruction& instruction = probe.program.code[i];
     const bool streams = describe::sizes_of(instruction.op) == KernelSizes::streaming;
     if (!program::is_executed_by_device(instruction.op) || streams == probe.is_grid) continue;
+    if (of_gpu_ && instruction.stream == program::Stream::host) continue;
     const Typical seconds = typical_of_instruction(repeats, i);
     if (seconds.value <= 0) continue;
+    if (shortest_seconds_ == 0 || seconds.value < shortest_seconds_) shortest_seconds_ = seconds.value;
     const double work = predict::kernel_work(probe.program, instruction);
     (streams ? streaming_ : grid_)
         .push_back({predict::kind_of(probe.program, instruction), predict::kernel_sizes(instruction, work),

@@ -29,10 +29,15 @@ std::vector<double> mean_of(const Repeats& repeats);
 // Rates of kernels from probes of one number of ranks.
 class KernelTables {
  public:
+  // On a GPU, what the host's processors do of a step with offloaded states is not the device's.
+  explicit KernelTables(bool of_gpu = false) : of_gpu_(of_gpu) {}
+
   // A grid's instructions become a table of its sizes; a model's are told apart by size and averaged where
   // sizes are nearly the same. Products and attention count in grids only.
   void add(const Probe& probe, const Repeats& repeats);
   describe::CalibratedRates rates(std::int64_t devices, std::string source, double skew) const;
+  // Seconds of the shortest of all kernels so far; 0 before there is one.
+  double shortest_seconds() const { return shortest_seconds_; }
 
  private:
   struct Sample {
@@ -41,6 +46,8 @@ class KernelTables {
     double rate = 0, spread = 0;
   };
   std::vector<Sample> grid_, streaming_;
+  double shortest_seconds_ = 0;
+  bool of_gpu_;
 };
 
 // The tables of a collective probe, one for each collective.

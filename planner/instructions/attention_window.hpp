@@ -21,8 +21,11 @@ struct AttentionWindow {
   }
 
   // The first position that the query at `position` sees in a windowed layer.
-  std::int64_t first_seen(std::int64_t position) const {
-    if (kind == Kind::sliding) return std::max<std::int64_t>(0, position - size + 1);
+  std::int64_t first_seen(std::int64_t position) const { return first_seen_in(kind, size, position); }
+  // The same for code that has no more than a kind and a size: kernels of GPUs, which count with int.
+  template <class Position>
+  static constexpr Position first_seen_in(Kind kind, Position size, Position position) {
+    if (kind == Kind::sliding) return position < size ? 0 : position - size + 1;
     if (kind == Kind::chunked) return position / size * size;
     return 0;
   }

@@ -153,11 +153,13 @@ inline constexpr std::array<InstructionRow, kOps> kInstructions{{
      .cost = Cost::softmax,
      .dims = {"rows", "width"},
      .operands = {in("scores", first_second), out("probabilities", first_second)}},
+    // Where several ranks divide the mask, each has so many parts of it: those of all ranks follow each other, then the
+    // next ones. Without ranks, every rank has the whole mask.
     {.op = Op::dropout_forward,
      .name = "dropout_forward",
      .kind = Class::kernel,
      .cost = Cost::elementwise,
-     .dims = {"elements"},
+     .dims = {"elements", "part", "ranks", "rank"},
      .operands = {in("x", first), bytes(out("mask", first)), out("y", first)}},
     {.op = Op::attention_values,
      .name = "attention_values",
@@ -464,5 +466,20 @@ constexpr std::size_t operands_of(Op op) {
 }
 // The operand of a collective that is the whole vector: its last.
 constexpr std::size_t whole_operand(Op collective) { return operands_of(collective) - 1; }
+
+// The operand that is a mask of dropout which the instruction draws; kMaxOperands for those that draw none. It is absent
+// where an instruction that may have a mask has none.
+inline constexpr std::array<std::size_t, kOps> kDrawnMasks = [] {
+  std::array<std::size_t, kOps> masks{};
+  std::transform(kInstructions.begin(), kInstructions.end(), masks.begin(), [](const InstructionRow& row) {
+    const auto found = std::find_if(row.operands.begin(), row.operands.end(), [](const OperandRow& one) {
+      return one.role == Role::out && one.types == Types::bytes;
+    });
+    return found == row.operands.end() ? kMaxOperands
+                                       : static_cast<std::size_t>(found - row.operands.begin());
+  });
+  return masks;
+}();
+constexpr std::size_t drawn_mask(Op op) { return kDrawnMasks[static_cast<std::size_t>(op)]; }
 
 }  // namespace zeroplan::program

@@ -174,6 +174,7 @@ KernelRates kernel_rates(const describe::Device& device, const describe::Plan& p
   if (rates.measured != nullptr && peak == 0) {
     rates.matmul_flops_per_s = rates.attention_flops_per_s = fastest_product(*rates.measured);
   }
+  rates.shortest_kernel_s = kMicro * value(device.shortest_kernel_us);
   rates.kernel_gap_s = engine.kernel_gap_us * kMicro;
   rates.host_issue_s = engine.host_issue_us * kMicro;
   rates.elementwise_factor = engine.elementwise_factor;
@@ -216,7 +217,7 @@ double moved_bytes(const StepProgram& program, const Instruction& instruction) {
 double kernel_seconds(const KernelRates& rates, const StepProgram& program, const Instruction& instruction) {
   if (rates.measured != nullptr) {
     if (const double seconds = measured_seconds(*rates.measured, program, instruction); seconds > 0)
-      return seconds;
+      return std::max(seconds, rates.shortest_kernel_s);
   }
   const auto dim = [&](std::size_t i) { return static_cast<double>(instruction.dims[i]); };
   const auto seconds_of_bytes = [&] { return moved_bytes(program, instruction) / rates.memory_bytes_per_s; };

@@ -18,10 +18,11 @@ struct KernelRates {
   double attention_flops_per_s = 0;  // fused attention, of the products that causality needs
   double memory_bytes_per_s = 0;     // streaming kernels reach this
   double multiprocessors = 1;
-  double kernel_gap_s = 0;  // between the end of a kernel and the start of the next
-  double host_issue_s = 0;  // of the host, to issue one kernel
-  double slowdown = 0;      // of kernels by a collective beside them, over the collective's time
-  bool one_stream = false;  // nothing runs beside anything else
+  double shortest_kernel_s = 0;  // of those that were measured, none takes less
+  double kernel_gap_s = 0;       // between the end of a kernel and the start of the next
+  double host_issue_s = 0;       // of the host, to issue one kernel
+  double slowdown = 0;           // of kernels by a collective beside them, over the collective's time
+  bool one_stream = false;       // nothing runs beside anything else
   std::int64_t fused_softmax_batches = 1;  // as Engine's
   double elementwise_factor = 1;           // Engine's, on this device
   double loss_factor = 1;                  // time of the loss over that of a fused one

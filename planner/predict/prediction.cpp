@@ -21,6 +21,12 @@ constexpr double kTera = 1e12;
 
 Bytes whole_bytes(double bytes) { return static_cast<Bytes>(std::llround(bytes)); }
 
+// What of a device the engine asks for comes in multiples of this; 1 where nobody says.
+Bytes driver_granule(const Plan& plan, const describe::Device& device) {
+  const std::optional<Figure>& round = device.overheads.allocator_round_bytes;
+  return plan.engine->allocates_from_driver && round ? whole_bytes(round->value) : 1;
+}
+
 // Calls visit(name, bytes, source) for each term of memory that a program with this peak does not acquire.
 template <class Visit>
 void for_each_overhead(Bytes peak, std::size_t groups, const Plan& plan, const Cluster& cluster,
@@ -35,6 +41,10 @@ void for_each_overhead(Bytes peak, std::size_t groups, const Plan& plan, const C
   if (!plan.contiguous_memory && plan.engine->allocator_slack > 0) {
     visit("allocator", whole_bytes(plan.engine->allocator_slack * static_cast<double>(peak)),
           plan.engine->source);
+  }
+  const Bytes granule = driver_granule(plan, cluster.device);
+  if (const Bytes rounded = round_up(peak, granule); rounded > peak) {
+    visit("granularity", rounded - peak, device.allocator_round_bytes->source);
   }
 }
 
@@ -99,6 +109,7 @@ Prediction predict(const describe::Model& model, const Plan& plan, const Cluster
                     });
   const MemoryNeed need = memory_need(prediction.program(), prediction.memory(), model, plan, cluster);
   prediction.need = need;
+  prediction.driver_granule = driver_granule(plan, cluster.device);
   prediction.overhead_bytes = need.overheads;
   prediction.peak_bytes = need.peak;
   prediction.capacity_bytes = need.capacity;

@@ -46,6 +46,7 @@ struct Prediction {
   MemoryNeed need;
   std::vector<OverheadTerm> overheads;
   Bytes overhead_bytes = 0;
+  Bytes driver_granule = 1;     // the device gives the engine memory in multiples of this
   Bytes model_state_bytes = 0;  // parameters, gradients and optimizer state held through the step
   Bytes peak_bytes = 0;         // memory.peak + overhead_bytes
   Bytes capacity_bytes = 0;     // what a program can use on the device, less the reserve

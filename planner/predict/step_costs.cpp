@@ -78,7 +78,8 @@ std::optional<StepCosts> step_costs(const StepProgram& program, const describe::
         }
         break;
       default:
-        if (instruction.stream == program::Stream::host && rates.measured == nullptr) {
+        // Of a device with a host beside it, rates that were measured are those of the device.
+        if (instruction.stream == program::Stream::host && (rates.measured == nullptr || !rates.one_stream)) {
           costs.seconds[i] = moved_bytes(program, instruction) / host_bytes_per_s;
           if (phase != Phase::step) costs.launches[i] = 1;
           break;

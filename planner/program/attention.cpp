@@ -241,7 +241,10 @@ void Attention::compute_scores() {
   builder_.emit(Op::softmax_forward, {rows, shapes_.sequence}, {raw, probabilities});
   builder_.release(at(scores_.fp32));
   if (scores_.dropped != kNoBuffer) {
-    builder_.emit(Op::dropout_forward, {rows * shapes_.sequence},
+    // A head's mask is its own, whichever rank has it.
+    const Group ranks = builder_.program().group(GroupKind::tensor_parallel);
+    const Elements part = shapes_.heads * shapes_.sequence * shapes_.sequence;
+    builder_.emit(Op::dropout_forward, {rows * shapes_.sequence, part, ranks.size, ranks.rank},
                   {probabilities, at(scores_.mask), at(scores_.dropped)});
   }
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/found_machine.hpp"
 #include "planner/instructions/table.hpp"
 #include "planner/program/step_log.hpp"
 #include "planner/program/step_program.hpp"
@@ -40,7 +41,8 @@ inline constexpr std::size_t kMeetings = 3;
 struct DeviceMemoryUse {
   Bytes total = 0;
   Bytes used = 0;        // by whoever
-  Bytes of_process = 0;  // of it, by this process; 0 where the driver does not say
+  Bytes of_process = 0;  // of it, by this process, as NVML says; 0 where it does not
+  Bytes nvml_used = 0;   // of the device by whoever, as NVML says; it may count what the driver reserves
 };
 // When it is read.
 enum class MemoryPoint : std::uint8_t {
@@ -53,16 +55,33 @@ enum class MemoryPoint : std::uint8_t {
 inline constexpr std::size_t kMemoryPoints = 5;
 std::string_view name_of(MemoryPoint point);
 
+// A GPU while it worked, as NVML told of it every `interval_seconds`; figures that it does not tell are 0.
+struct GpuSamples {
+  std::int64_t count = 0;  // 0: nobody looked
+  double interval_seconds = 0;
+  std::int64_t sm_clock_mhz = 0, lowest_sm_clock_mhz = 0, most_sm_clock_mhz = 0;  // median, lowest, possible
+  std::int64_t memory_clock_mhz = 0, most_memory_clock_mhz = 0;                   // median, possible
+  double power_watts = 0, highest_power_watts = 0, power_limit_watts = 0;         // mean, highest, allowed
+  std::int64_t temperature_celsius = 0;                                           // highest
+  // Samples in which the clocks were held below their highest for any reason but that the GPU is idle, and those with
+  // each of kClockReasons.
+  std::int64_t held_back = 0;
+  std::array<std::int64_t, kClockReasons.size()> with_reason{};
+};
+
 // One rank. Fixed in size and trivially copyable, so that ranks can send it to each other.
 struct RankMeasurement {
   Bytes device_block_bytes = 0, host_block_bytes = 0;  // asked from the device for buffers
-  Bytes device_peak_bytes = 0, host_peak_bytes = 0;    // held at once, at most
-  CategoryBytes at_device_peak{}, at_host_peak{};      // what that was
+  // More, asked for while memory is observed: what nobody may write between the buffers of the device.
+  Bytes device_zone_bytes = 0;
+  Bytes device_peak_bytes = 0, host_peak_bytes = 0;  // held at once, at most
+  CategoryBytes at_device_peak{}, at_host_peak{};    // what that was
   // What of it was written in the first step: whole units of the plan's alignment with something in them.
   CategoryBytes written_at_device_peak{}, written_at_host_peak{};
   Position peak_position;     // where the device's peak was reached
   Bytes workspace_bytes = 0;  // of the device, beside the buffers
   std::array<DeviceMemoryUse, kMemoryPoints> device_memory{};
+  GpuSamples gpu;  // over the measured steps
   // Of one step, by index into StepProgram::groups, by collective.
   std::array<std::array<CollectiveCount, kCollectives>, kMostGroups> collectives{};
   // Carried between this rank's memory and others' by this rank itself, by group, by collective: counted
@@ -111,10 +130,14 @@ struct DrawnWeights {
 };
 
 struct Measurement {
-  std::string device;   // "cpu: AMD EPYC ..., 2 threads a rank"
-  std::string note;     // what a reader of its times must know of it; empty where there is nothing
-  std::string launch;   // "threads", "mpi", "sockets"
-  std::string batches;  // where the tokens came from
+  std::string device;    // "cpu: AMD EPYC ..., 2 threads a rank"
+  std::string note;      // what a reader of its times must know of it; empty where there is nothing
+  std::string gpu_note;  // why nothing is known of a GPU's clocks; empty where it is, or the device is none
+  std::string launch;    // "threads", "mpi", "sockets"
+  // What moves data between the ranks' devices, "NCCL 2.27.3 ..."; empty where it is the launcher's communicator.
+  std::string exchange;
+  std::int64_t ranks_of_device = 1;  // that share one
+  std::string batches;               // where the tokens came from
   std::int64_t ranks = 1;
   std::vector<RankMeasurement> of_rank;
   DrawnWeights drawn;

@@ -50,8 +50,8 @@ json record_of(const std::vector<json>& lines) {
 TEST_CASE("records of runs of every outcome are by the schema") {
   // agrees, with and without collectives; not possible
   std::vector<Document> records;
-  for (const char* plan :
-       {"--dtype fp32", "--gpus 4 --tp 2 --zero 3 --dtype fp16 --offload optimizer", "--dropout"}) {
+  for (const char* plan : {"--dtype fp32", "--gpus 4 --tp 2 --zero 3 --dtype fp16 --offload optimizer",
+                           "--dropout", "--optimizer lion"}) {
     CAPTURE(plan);
     const CommandResult result = run_shell(kRun + plan + " -o json");
     CHECK(result.exit_code != 2);
@@ -82,7 +82,7 @@ TEST_CASE("lines of a stream are the record in parts") {
     CHECK(record["measured"]["steps"][i]["loss"] == whole["measured"]["steps"][i]["loss"]);
   }
 
-  const CommandResult refused = run_shell(kRun + "--dropout -o jsonl");
+  const CommandResult refused = run_shell(kRun + "--optimizer lion -o jsonl");
   const std::vector<json> two = lines_of(refused.out);
   REQUIRE(two.size() == 2);
   CHECK(two.back()["outcome"] == "not_possible");

@@ -1,18 +1,21 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "bare_device.hpp"
 #include "block/block.hpp"
 #include "executor/device/cuda/cuda_device.hpp"
+#include "executor/device/cuda/dispatch.hpp"
+#include "runtime/machine.hpp"
 #include "tests/executor/step_table.hpp"
 
-// Attention's kernels for GPUs on emulated blocks, in several orders of lanes: the table's cases, which have small heads,
-// and the head sizes that take tensor cores.
+// Attention's kernels for GPUs on emulated blocks, in several orders of lanes: the head sizes that take tensor cores, and
+// large heads that do not. The table of kernels has the small ones.
 using namespace zeroplan;
 using namespace zeroplan::executor;
 using namespace zeroplan::executor::test;
@@ -159,24 +162,6 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("attention on emulated GPUs: the kernel table, in every order of lanes") {
-  const std::unique_ptr<Device> device = make_cuda_device({});
-  const Orders orders;
-  for (const LaneOrder order : orders.all) {
-    emulation::set_lane_order(order, 5);
-    for (const KernelCase& one : kernel_table()) {
-      const std::string_view name = one.name;
-      if (!name.starts_with("flash attention") && !name.starts_with("materialized attention")) continue;
-      // Central differences of long sequences take long, and the tests below take those in every order.
-      const bool is_long = name.find("long") != name.npos || name.find("windows") != name.npos;
-      if (is_long && order != LaneOrder::forward) continue;
-      CAPTURE(static_cast<int>(order));
-      CAPTURE(one.name);
-      one.check(*device);
-    }
-  }
-}
-
 TEST_CASE("attention on emulated GPUs: head sizes that take tensor cores") {
   const std::unique_ptr<Device> device = make_cuda_device({});
   for (const DataType type : {DataType::bf16, DataType::fp16}) {
@@ -206,4 +191,36 @@ TEST_CASE("attention on emulated GPUs: heads of fp32 and of other sizes take the
   check_flash(*device, shape_of(40, 72), false, DataType::bf16);
   check_flash(*device, shape_of(20, 512), false, DataType::fp16);
   for (const AttentionShape& s : attention_forms()) check_flash(*device, s, false, DataType::fp32);
+}
+
+// The module for V100 has other products than those for later cards: mma.m8n8k4, of fp16 alone.
+TEST_CASE("attention on emulated GPUs: tensor cores of V100") {
+  const emulation::Machine machine({.gpus = {emulation::Gpu{.sm = 70}}});
+  cuda::Products products;
+  BareDevice device(0, [&](const Kernel& kernel, cudaStream_t stream) {
+    cuda::Launcher launcher;
+    launcher.stream = stream;
+    launcher.sm = 70;
+    cuda::dispatch(kernel, launcher, products);
+  });
+  const auto starts = [&](const std::string& kernel) {
+    const std::vector<std::string> history = machine.history();
+    return std::count_if(history.begin(), history.end(),
+                         [&](const std::string& one) { return one.find(kernel) != one.npos; });
+  };
+  for (const std::int64_t head_dim : {64, 80, 96, 128, 256})
+    check_flash(device, shape_of(140, head_dim), false, DataType::fp16);
+  for (const std::int64_t sequence : {1, 15, 65})
+    check_flash(device, shape_of(sequence, 64), false, DataType::fp16);
+  check_flash(device, {2, 33, 4, 2, 128}, true, DataType::fp16);
+  for (AttentionShape s : attention_forms()) {
+    s.head_dim = 64;
+    s.sequence = std::min<std::int64_t>(s.sequence, 150);
+    check_flash(device, s, false, DataType::fp16);
+  }
+  CHECK(starts(" flash_") > 0);
+  CHECK(starts(" plain_") == 0);
+  check_flash(device, shape_of(33, 64), false, DataType::bf16);
+  CHECK(starts(" plain_") > 0);
+  CHECK(machine.problems().empty());
 }

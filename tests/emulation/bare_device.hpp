@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/device/block_source.hpp"
 #include "executor/device/cuda/cuda_streams.hpp"
 #include "executor/error.hpp"
 
@@ -30,6 +31,7 @@ class BareDevice final : public Device, public CudaStreams {
     drain();
     for (cudaEvent_t event : events_) cudaEventDestroy(event);
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+    for (const std::span<std::byte> block : blocks_) give_back_(block.data());
   }
   BareDevice(const BareDevice&) = delete;
   BareDevice& operator=(const BareDevice&) = delete;
@@ -44,6 +46,14 @@ class BareDevice final : public Device, public CudaStreams {
     if (!failure_) failure_ = std::move(failure);
   }
   int ordinal() const override { return ordinal_; }
+  std::vector<std::span<std::byte>> source_blocks() const override { return blocks_; }
+  // A block of the source, until the device is given up; nullptr where there is none.
+  std::byte* take_block(const BlockSource& source, Bytes bytes) {
+    std::byte* block = source.allocate != nullptr ? source.allocate(bytes) : nullptr;
+    if (block != nullptr) blocks_.emplace_back(block, static_cast<std::size_t>(bytes));
+    give_back_ = source.deallocate;
+    return block;
+  }
 
   std::string name() const override { return "bare device"; }
   DeviceCapabilities capabilities() const override { return {.runs_beside = true}; }
@@ -102,6 +112,8 @@ class BareDevice final : public Device, public CudaStreams {
   Run run_;
   std::array<cudaStream_t, program::kStreams> streams_{};
   std::vector<cudaEvent_t> events_;
+  std::vector<std::span<std::byte>> blocks_;
+  void (*give_back_)(std::byte*) = nullptr;
   std::mutex mutex_;  // guards failure_
   std::exception_ptr failure_;
 };

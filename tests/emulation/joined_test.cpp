@@ -109,7 +109,7 @@ void set_residual_and_norm(Pair& pair, const RowCase& c, DataType type, DataType
                          h.upload(random_values(c.width, 2, type), type),
                          h.upload(random_values(count, 3, sum_type), sum_type), mask, sum};
   pair.first.scalars = h.upload(scalars, DataType::fp32);
-  pair.first.dropout_key = 7;
+  pair.first.mask = {7, {.first = 8}};
   pair.second.op = Op::norm_forward;
   pair.second.dims = {c.rows, c.width, 0, 0};
   pair.second.operands = {sum, h.upload(parameters, DataType::fp32), y, statistics};

@@ -12,12 +12,20 @@ using namespace zeroplan;
 using namespace zeroplan::executor;
 using namespace zeroplan::executor::test;
 
+// Under sanitizers what takes longest is run in one order.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kLongInEveryOrder = false;
+#else
+constexpr bool kLongInEveryOrder = true;
+#endif
+
 TEST_CASE("emulated kernels: the table, in every order of lanes") {
   using emulation::LaneOrder;
   for (const LaneOrder order : {LaneOrder::forward, LaneOrder::reverse, LaneOrder::random}) {
     emulation::set_lane_order(order, 7);
     const std::unique_ptr<Device> device = make_cuda_device({});
     for (const KernelCase& one : kernel_table()) {
+      if (one.is_long() && order != LaneOrder::forward && !kLongInEveryOrder) continue;
       CAPTURE(static_cast<int>(order));
       CAPTURE(one.name);
       one.check(*device);

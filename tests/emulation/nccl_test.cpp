@@ -20,6 +20,7 @@ namespace {
 using namespace zeroplan::executor;
 using namespace zeroplan::executor::test;
 using namespace std::chrono_literals;
+using zeroplan::Bytes;
 using zeroplan::emulation::fail_nccl_collective;
 using zeroplan::emulation::Gpu;
 using zeroplan::emulation::Machine;
@@ -46,6 +47,7 @@ struct Bed {
            const std::function<void(BareDevice&, const Planes&)>& rank_main) const {
     run_ranks(ranks, {.timeout = 20s, .delay = {}, .stalled = {}}, [&](Communicator& world) {
       BareDevice device(one_device ? 0 : static_cast<int>(world.rank()));
+      if (window_bytes) device.take_block(nccl_blocks(), window_bytes(world.rank()));
       const std::vector<Group> own = groups(world);
       const Planes planes = make_nccl_planes(world, device, own, options);
       rank_main(device, planes);
@@ -68,6 +70,7 @@ struct Bed {
   std::int64_t ranks;
   NcclOptions options{.timeout = 10s, .finalize_timeout = 2s};
   bool one_device = false;
+  std::function<Bytes(std::int64_t rank)> window_bytes{};  // absent: no window
   Machine machine;
 };
 
@@ -250,37 +253,61 @@ TEST_CASE("a communicator that others use in another order is named") {
   CHECK(contains(problems[0], "communicators wait for each other: device"));
 }
 
-TEST_CASE("the arena of a rank is a window of its communicators") {
-  const Bed bed(2);
-  bed.run(all_of, [](BareDevice& device, const Planes& planes) {
-    std::byte* block = allocate_nccl_memory(1 << 20);
-    require(block != nullptr, "no memory for a window");
-    use_as_window(planes, block, 1 << 20);
-    DeviceVector vector(device, DataType::fp32, 12, block + 4096);
-    vector.set(std::vector<double>(12, 1.5));
+TEST_CASE(
+    "the block of a device is a window of its communicators where all ranks have one of the same size") {
+  const auto run = [](Bed& bed, bool is_window) {
+    bed.run(all_of, [&](BareDevice& device, const Planes& planes) {
+      const bool said = contains(planes[0]->text(), "window");
+      require(said == is_window, planes[0]->text());
+      require(planes[0]->text().starts_with("NCCL 2."), planes[0]->text());
+      std::byte* block = device.source_blocks()[0].data();
+      DeviceVector vector(device, DataType::fp32, 12, block + 4096);
+      vector.set(std::vector<double>(12, 1.5));
+      Transfer transfer{.kind = TransferKind::all_reduce, .whole = vector.tensor()};
+      planes[0]->enqueue(transfer, device, Stream::communication, {});
+      // Their own parts are at other places on each rank, which only this rank reaches.
+      transfer.kind = TransferKind::reduce_scatter;
+      planes[0]->enqueue(transfer, device, Stream::communication, {});
+      transfer.kind = TransferKind::all_gather;
+      transfer.own = vector.part(planes[0]->rank() * 6, 6);
+      planes[0]->enqueue(transfer, device, Stream::communication, {});
+      device.synchronize();
+      require(vector.get() == std::vector<double>(12, 6.0), "the sum is wrong");
+    });
+    expect_clean(bed);
+  };
+  Bed bed(2);
+  bed.window_bytes = [](std::int64_t) { return Bytes{1} << 20; };
+  run(bed, true);
+  bed.window_bytes = [](std::int64_t rank) { return Bytes{1 + rank} << 20; };
+  run(bed, false);
+}
+
+TEST_CASE("memory at different places in the windows is named") {
+  Bed bed(2);
+  bed.window_bytes = [](std::int64_t) { return Bytes{1} << 20; };
+  const std::string text = bed.failure(all_of, [](BareDevice& device, const Planes& planes) {
+    std::byte* block = device.source_blocks()[0].data();
+    DeviceVector vector(device, DataType::fp32, 12, block + 4096 * planes[0]->rank());
     Transfer transfer{.kind = TransferKind::all_reduce, .whole = vector.tensor()};
     planes[0]->enqueue(transfer, device, Stream::communication, {});
     device.synchronize();
-    require(vector.get() == std::vector<double>(12, 3.0), "the sum is wrong");
-    free_nccl_memory(block);
-  });
-  expect_clean(bed);
-
-  const std::string text = bed.failure(all_of, [](BareDevice& device, const Planes& planes) {
-    std::byte* block = allocate_nccl_memory(1 << 20);
-    use_as_window(planes, block, 1 << 20);
-    DeviceVector vector(device, DataType::fp32, 12, block + 4096 * planes[0]->rank());
-    Transfer transfer{.kind = TransferKind::all_reduce, .whole = vector.tensor()};
-    try {
-      planes[0]->enqueue(transfer, device, Stream::communication, {});
-      device.synchronize();
-    } catch (...) {
-      device.drain();
-      free_nccl_memory(block);
-      throw;
-    }
-    device.drain();
-    free_nccl_memory(block);
   });
   CHECK(contains(text, "bytes into the window"));
+  CHECK(nccl_objects() == 0);
+}
+
+TEST_CASE("collectives over NCCL are captured into a graph, and replayed on what is in memory then") {
+  for (const std::int64_t ranks : {1, 2, 3}) {
+    for (const Policy policy : {Policy::in_order, Policy::late, Policy::random}) {
+      CAPTURE(ranks);
+      Bed bed(ranks, {}, {policy, 3});
+      bed.window_bytes = [](std::int64_t) { return Bytes{1} << 20; };
+      bed.run(all_of, [](BareDevice& device, const Planes& planes) {
+        check_captured(device, *planes[0]);
+        check_captured(device, *planes[0], device.source_blocks()[0].data());
+      });
+      expect_clean(bed);
+    }
+  }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "executor/communicator/communicator.hpp"
+#include "executor/device/cuda/recordings.hpp"
 #include "executor/half.hpp"
 #include "tests/emulation/bare_device.hpp"
 
@@ -242,6 +243,26 @@ inline void check_two_streams(BareDevice& device, std::span<const std::unique_pt
   const auto cubed = [](std::int64_t n) { return std::vector<double>(10, static_cast<double>(n * n * n)); };
   require(first.get() == cubed(planes[0]->size()), "sums on the tensor stream");
   require(second.get() == cubed(planes[1]->size()), "sums on the communication stream");
+}
+
+// A call that was captured sums what is in memory when it is replayed.
+inline void check_captured(BareDevice& device, DataPlane& plane, std::byte* at = nullptr) {
+  DeviceVector vector(device, DataType::fp32, 12, at);
+  const auto ranks = static_cast<double>(plane.size());
+  vector.set(std::vector<double>(12, 1));
+  cudaStream_t on = device.start(Stream::communication, {});
+  cuda::Recordings graphs;
+  graphs.begin(on);
+  plane.enqueue({.kind = TransferKind::all_reduce, .whole = vector.tensor()}, device, Stream::communication,
+                {});
+  const Device::Recording graph = graphs.end(0);
+  for (int i = 0; i < 3; ++i) (void)graphs.replay(graph, on);
+  device.synchronize();
+  require(vector.get() == std::vector<double>(12, ranks * ranks * ranks), "three replays are no three sums");
+  vector.set(std::vector<double>(12, 5));
+  (void)graphs.replay(graph, on);
+  device.synchronize();
+  require(vector.get() == std::vector<double>(12, 5 * ranks), "a replay is of old numbers");
 }
 
 // What a group of n ranks moves of a vector is in data_plane.hpp; here each rank's part of 12 numbers of a group of 3.

@@ -14,6 +14,7 @@
 #include "executor/communicator/devices/shared_card_planes.hpp"
 #include "executor/communicator/nccl/nccl_planes.hpp"
 #include "executor/device/cuda/cuda_device.hpp"
+#include "nccl/nccl.hpp"
 #include "planner/predict/memory.hpp"
 #include "planner/predict/traffic.hpp"
 #include "planner/program/compile.hpp"
@@ -68,7 +69,9 @@ Training trained(const describe::Model& model, const describe::Plan& plan, const
   const auto cards = one_card ? 1 : static_cast<std::size_t>(plan.devices());
   const Machine machine({.gpus = std::vector<Gpu>(cards), .schedule = schedule});
   options.device = [one_card](std::int64_t rank) {
-    return executor::make_cuda_device({.ordinal = one_card ? 0 : static_cast<int>(rank)});
+    if (one_card) return executor::make_cuda_device({});
+    // Over NCCL the arena is a window, in which it compares where ranks have what others reach.
+    return executor::make_cuda_device({.ordinal = static_cast<int>(rank), .source = executor::nccl_blocks()});
   };
   if (one_card) {
     options.planes = executor::make_shared_card_planes;
@@ -80,6 +83,8 @@ Training trained(const describe::Model& model, const describe::Plan& plan, const
   Training training = train(model, plan, options);
   for (const std::string& problem : machine.problems()) FAIL_CHECK(problem);
   for (const std::string& leak : machine.leaks()) FAIL_CHECK(leak);
+  for (const std::string& problem : emulation::nccl_problems()) FAIL_CHECK(problem);
+  CHECK(emulation::nccl_objects() == 0);
   return training;
 }
 

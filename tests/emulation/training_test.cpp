@@ -13,7 +13,7 @@
 #include "planner/predict/memory.hpp"
 #include "planner/program/compile.hpp"
 #include "runtime/machine.hpp"
-#include "tests/executor/training_support.hpp"
+#include "tests/executor/pytorch_support.hpp"
 
 // Whole training steps on one emulated GPU, against the CPU device.
 
@@ -46,6 +46,15 @@ std::vector<Case> cases() {
       [](describe::Plan& plan) { plan.recompute = describe::Recompute::full; });
   add("optimizer offloaded", test::tiny_llama(),
       [](describe::Plan& plan) { plan.offload = describe::Offload::optimizer; });
+  add("dropout", test::tiny_gpt(), [](describe::Plan& plan) {
+    plan.dropout = true;
+    plan.attention = describe::AttentionKernel::materialized;
+    plan.recompute = describe::Recompute::selective;
+  });
+  add("dropout, recomputed", test::tiny_llama(), [](describe::Plan& plan) {
+    plan.dropout = true;
+    plan.recompute = describe::Recompute::full;
+  });
   return all;
 }
 
@@ -131,25 +140,29 @@ TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processor
   struct Layout {
     int stage;
     std::int64_t data_parallel, tensor_parallel;
+    bool dropout = false;
   };
-  for (const auto& [stage, data_parallel, tensor_parallel] :
-       {Layout{0, 2, 1}, Layout{1, 2, 1}, Layout{2, 2, 1}, Layout{3, 2, 1}, Layout{3, 2, 2}}) {
+  for (const auto& [stage, data_parallel, tensor_parallel, dropout] :
+       {Layout{0, 2, 1}, Layout{1, 2, 1}, Layout{2, 2, 1}, Layout{3, 2, 1}, Layout{3, 2, 2},
+        Layout{2, 2, 2, true}}) {
     describe::Plan plan = test::fp32_plan();
     plan.zero_stage = stage;
     plan.data_parallel = data_parallel;
     plan.tensor_parallel = tensor_parallel;
+    plan.dropout = dropout;
+    if (dropout) plan.attention = describe::AttentionKernel::materialized;
     plan.gradient_accumulation = 2;
     const describe::Model model = test::tiny_gpt();
     const test::Training want = test::train(model, plan, options_of(2));
     for (const Schedule& schedule : {Schedule{Policy::late, 0}, Schedule{Policy::random, 7}}) {
-      const std::string label = fmt::format("stage {}, tp {}", stage, tensor_parallel);
+      const std::string label = fmt::format("stage {}, tp {}, dropout {}", stage, tensor_parallel, dropout);
       CAPTURE(label);
       CAPTURE(schedule.seed);
       const auto ranks = static_cast<std::size_t>(data_parallel * tensor_parallel);
       const Machine machine({.gpus = std::vector<Gpu>(ranks), .schedule = schedule});
       test::TrainingOptions options = options_of(2);
       options.device = [](std::int64_t rank) {
-        return make_cuda_device({.ordinal = static_cast<int>(rank)});
+        return make_cuda_device({.ordinal = static_cast<int>(rank), .source = nccl_blocks()});
       };
       options.planes = [](ControlPlane& world, Device& device, std::span<const program::Group> groups) {
         return make_nccl_planes(world, device, groups, {});
@@ -165,5 +178,40 @@ TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processor
       CHECK(machine.problems() == std::vector<std::string>{});
       CHECK(machine.leaks() == std::vector<std::string>{});
     }
+  }
+}
+
+// What PyTorch was given as masks is drawn on the GPU too: in each layer, micro-batch and step its own.
+TEST_CASE("training with dropout on an emulated GPU: losses and norms of four steps are PyTorch's to 1e-5") {
+  const test::PytorchVectors vectors = test::read_pytorch_vectors("gpt_dropout.training.txt");
+  const auto number = [&](const std::string& name, std::size_t i = 0) {
+    return static_cast<float>(vectors.at({name, 0}).at(i));
+  };
+  const std::vector<double>& losses = vectors.at({"losses", 0});
+  const std::vector<double>& norms = vectors.at({"gradient_norms", 0});
+  const describe::Model model =
+      describe::read_model_spelling("layers=3,hidden=20,heads=4,head_dim=5,ffn=54,vocab=37");
+  for (const std::int64_t accumulation : {1, 3}) {
+    describe::Plan plan = test::pytorch_plan({1, accumulation}, 1);
+    plan.dropout = true;
+    plan.attention = describe::AttentionKernel::materialized;
+    const Machine machine({.gpus = std::vector<Gpu>(1), .schedule = {Policy::random, 3}});
+    test::TrainingOptions options = test::pytorch_options();
+    options.steps = static_cast<std::int64_t>(losses.size());
+    options.settings.learning_rate = number("learning_rate");
+    options.settings.beta1 = number("betas", 0);
+    options.settings.beta2 = number("betas", 1);
+    options.settings.epsilon = number("epsilon");
+    options.settings.weight_decay = number("weight_decay");
+    options.settings.decayed = Decayed::all;
+    options.settings.clip_norm = number("clip_norm");
+    options.device = [](std::int64_t) { return make_cuda_device({}); };
+    const test::Training got = test::train(model, plan, options);
+    CAPTURE(accumulation);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      CHECK(got.losses[i] == doctest::Approx(losses[i]).epsilon(1e-5));
+      CHECK(got.norms[i] == doctest::Approx(norms[i]).epsilon(1e-5));
+    }
+    CHECK(machine.problems() == std::vector<std::string>{});
   }
 }

@@ -34,8 +34,8 @@ TEST_CASE("philox: known answers") {
 TEST_CASE("dropout: the share that stays is what was asked for, and independent of the step and the key") {
   for (const float dropped : {0.0F, 0.1F, 0.5F, 0.9F}) {
     const double share = 1.0 - static_cast<double>(dropped);
-    const Dropout one(dropout_key(1, 2, 3), dropped);
-    const Dropout other(dropout_key(1, 2, 4), dropped);
+    const Dropout one({dropout_key(1, "mask", 3), {}}, dropped);
+    const Dropout other({dropout_key(1, "mask", 4), {}}, dropped);
     constexpr std::uint64_t kFours = 20000;
     double kept = 0;
     double both_steps = 0;

@@ -22,6 +22,11 @@ using program::Scalar;
 struct KernelCase {
   std::string name;
   std::function<void(Device&)> check;
+
+  // Sequences of several blocks, which take most of the table's time.
+  bool is_long() const {
+    return name.find("long") != std::string::npos || name.find("windows") != std::string::npos;
+  }
 };
 using KernelTable = std::vector<KernelCase>;
 
@@ -203,7 +208,7 @@ inline Values download_mask(Device& device, const Tensor& mask) {
 
 // Masks are those of dropout.hpp, whose generator is held to published numbers: with vectors and without, alone and on
 // the way to a residual sum, drawn a second time and, for another step or key, others.
-inline void check_dropout(Device& device, std::int64_t hidden, DataType type) {
+inline void check_mask(Device& device, std::int64_t hidden, DataType type, const MaskNumbers& numbers) {
   KernelHarness h(device);
   h.settings.step = 5;
   h.settings.dropout = 0.25F;
@@ -212,12 +217,15 @@ inline void check_dropout(Device& device, std::int64_t hidden, DataType type) {
   const Values x = random_values(count, 1, type);
   const Values residual = random_values(count, 2, type);
   const Values bias = random_values(hidden, 3, type);
-  const std::uint64_t key = dropout_key(3, 4, 5);
+  const std::uint64_t key = dropout_key(3, "mask", 5);
   const auto mask_of = [&](std::uint64_t of_key, std::uint32_t step) {
-    const Dropout dropout(of_key, 0.25F);
+    const Dropout dropout({of_key, {}}, 0.25F);
     Values mask;
-    for (std::uint64_t i = 0; i < index(count); ++i)
-      mask.push_back(static_cast<double>(dropout.kept_of_four(i / 4, step) >> (i % 4) & 1U));
+    for (std::uint64_t i = 0; i < index(count); ++i) {
+      const std::uint64_t parts = numbers.part == 0 ? 0 : i / numbers.part;
+      const std::uint64_t number = numbers.first + parts * numbers.whole + i - parts * numbers.part;
+      mask.push_back(static_cast<double>(dropout.kept_of_four(number / 4, step) >> (number % 4) & 1U));
+    }
     return mask;
   };
   const Values want_mask = mask_of(key, 5);
@@ -234,7 +242,7 @@ inline void check_dropout(Device& device, std::int64_t hidden, DataType type) {
   const Tensor y_ = h.zeros(x.size(), type);
   const Tensor mask_ = h.zeros(x.size(), DataType::uint8);
   Kernel kernel;
-  kernel.dropout_key = key;
+  kernel.mask = {key, numbers};
   kernel.op = Op::dropout_forward;
   kernel.dims = {count};
   kernel.operands = {x_, mask_, y_};
@@ -247,6 +255,7 @@ inline void check_dropout(Device& device, std::int64_t hidden, DataType type) {
   h.run(Op::residual_backward, {tokens, hidden}, {x_, mask_, y_});
   expect_close("d branch", h.download(y_), dropped, type);
 
+  if (numbers.part != 0) return;  // ranks divide no mask of the residual stream
   const Tensor other_mask_ = h.zeros(x.size(), DataType::uint8);
   kernel.op = Op::residual_add;
   kernel.dims = {tokens, hidden};
@@ -254,6 +263,22 @@ inline void check_dropout(Device& device, std::int64_t hidden, DataType type) {
   h.run(kernel);
   CHECK(download_mask(device, other_mask_) == want_mask);
   expect_close("sum", h.download(y_), sum_with_bias, type);
+}
+
+// Numbers that begin where fours do and where they do not, far from 0, and those of a mask that ranks divide.
+inline void check_dropout(Device& device, std::int64_t hidden, DataType type) {
+  const std::uint64_t row = index(hidden);
+  const std::vector<MaskNumbers> all{{},
+                                     {.first = (std::uint64_t{1} << 36U) + 4},
+                                     {.first = 3},
+                                     {.first = row, .part = row, .whole = 3 * row},
+                                     {.first = 4 * 5 * row, .part = row, .whole = 4 * row},
+                                     {.first = 12, .part = 7, .whole = 9}};
+  for (const MaskNumbers& numbers : all) {
+    CAPTURE(numbers.first);
+    CAPTURE(numbers.part);
+    check_mask(device, hidden, type, numbers);
+  }
 }
 
 // ---- attention ----

@@ -71,6 +71,7 @@ describe::Plan pytorch_plan(Division division, std::int64_t tensor_parallel) {
 TrainingOptions pytorch_options() {
   TrainingOptions options;
   options.settings.learning_rate = 0;
+  options.settings.dropout_seed = (std::uint64_t{1} << 40U) + 17;
   options.initial = drawn_value;
   options.tokens = drawn_token;
   return options;

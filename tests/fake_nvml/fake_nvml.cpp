@@ -1,6 +1,8 @@
 // A library that answers as NVIDIA's management library does, of made-up machines: ZEROPLAN_FAKE_NVML names one. Built twice:
 // with FAKE_NVML_OLD it lacks what drivers before 450 lack. Declarations are this file's own, so that what zeroplan declares is
 // held against a second reading of the interface (nvml.h, as NVIDIA's Python binding nvidia-ml-py 13.615.71 has it).
+#include <unistd.h>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -76,7 +78,8 @@ struct Machine {
   std::vector<Gpu> gpus;
   int cuda = 12080;
   int init = kSuccess;
-  int lost = -1;  // this one has no handle
+  int lost = -1;                         // this one has no handle
+  unsigned long long process_bytes = 0;  // of this process on each GPU; 0: nobody computes there
   bool (*linked)(int, int) = [](int, int) { return true; };
 };
 
@@ -109,6 +112,16 @@ Machine made(const std::string& name) {
     machine.gpus.assign(2, kH200);
     machine.gpus[1].reasons = 0x4 | 0x40 | 0x8000;
     machine.gpus[1].persistence = 0;
+  }
+  if (name == "busy") {  // as under load: near its power cap, and with this process on the first GPU
+    machine.gpus.assign(8, kH200);
+    for (Gpu& gpu : machine.gpus) {
+      gpu.used = 5000 * kMiB;
+      gpu.sm_clock = 1755;
+      gpu.power = 690000;
+      gpu.reasons = 0x4;
+    }
+    machine.process_bytes = 612 * kMiB;
   }
   if (name == "lost") {
     machine.gpus.assign(2, kH200);
@@ -148,6 +161,11 @@ struct PciInfo {
   char bus_id_legacy[16];
   unsigned domain, bus, device, device_id, subsystem_id;
   char bus_id[32];
+};
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used;
+  unsigned gpu_instance, compute_instance;
 };
 struct Memory1 {
   unsigned long long total, free, used;
@@ -218,6 +236,9 @@ int nvmlDeviceGetEnforcedPowerLimit(Handle handle, unsigned* limit) {
   return put(limit, gpu_of(handle).power_limit);
 }
 int nvmlDeviceGetPowerUsage(Handle handle, unsigned* power) { return put(power, gpu_of(handle).power); }
+int nvmlDeviceGetTemperature(Handle, int sensor, unsigned* degrees) {
+  return sensor == 0 ? put(degrees, 64) : kInvalidArgument;
+}
 int nvmlDeviceGetClockInfo(Handle handle, int type, unsigned* clock) {
   return put(clock, type == 1 ? gpu_of(handle).sm_clock : gpu_of(handle).memory_clock);
 }
@@ -259,6 +280,15 @@ int nvmlDeviceGetMemoryInfo_v2(Handle handle, Memory2* memory) {
   memory->reserved = gpu.reserved;
   memory->used = gpu.used;
   memory->free = gpu.total - gpu.used - gpu.reserved;
+  return kSuccess;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(Handle, unsigned* count, ProcessInfo* processes) {
+  const unsigned room = *count;
+  *count = machine().process_bytes > 0 ? 2 : 0;
+  if (*count == 0) return kSuccess;
+  if (room < *count) return 7;      // insufficient size
+  processes[0] = {1, ~0ULL, 0, 0};  // of another user: not told
+  processes[1] = {static_cast<unsigned>(getpid()), machine().process_bytes, 0, 0};
   return kSuccess;
 }
 int nvmlDeviceGetCurrentClocksEventReasons(Handle handle, unsigned long long* reasons) {

@@ -50,33 +50,27 @@ TEST_CASE("GPU: one rank over NCCL") {
   });
 }
 
-TEST_CASE("GPU: one rank over NCCL, in memory that is a window") {
+TEST_CASE("GPU: one rank over NCCL, in a window and in a graph") {
   run_threads(1, [](Communicator& world) {
     constexpr zeroplan::Elements kNumbers = 4096;
-    constexpr Bytes kBlock = Bytes{2} << 20;
     BareDevice device;
-    std::byte* block = allocate_nccl_memory(kBlock);
-    if (block == nullptr) {
-      MESSAGE("this NCCL has no windows");
-      return;
-    }
-    {
-      const std::vector<Group> groups{{GroupKind::data_parallel, 1, 0, 1}};
-      const Planes planes = make_nccl_planes(world, device, groups, {.timeout = 60s});
-      use_as_window(planes, block, kBlock);
-      for (const DataType type : {DataType::fp32, DataType::bf16}) {
-        DeviceVector vector(device, type, kNumbers, block);
-        vector.set(values_of(3, kNumbers));
-        for (const TransferKind kind : {TransferKind::all_reduce, TransferKind::reduce_scatter}) {
-          planes[0]->enqueue({.kind = kind, .whole = vector.tensor()}, device, Stream::communication, {});
-        }
-        planes[0]->enqueue(
-            {.kind = TransferKind::all_gather, .whole = vector.tensor(), .own = vector.tensor()}, device,
-            Stream::communication, {});
-        device.synchronize();
-        CHECK(vector.get() == values_of(3, kNumbers));
+    std::byte* block = device.take_block(nccl_blocks(), Bytes{2} << 20);
+    const std::vector<Group> groups{{GroupKind::data_parallel, 1, 0, 1}};
+    const Planes planes = make_nccl_planes(world, device, groups, {.timeout = 60s});
+    MESSAGE(planes[0]->text());
+    if (block == nullptr) MESSAGE("this NCCL has no windows");
+    for (const DataType type : {DataType::fp32, DataType::bf16}) {
+      DeviceVector vector(device, type, kNumbers, block);
+      vector.set(values_of(3, kNumbers));
+      for (const TransferKind kind : {TransferKind::all_reduce, TransferKind::reduce_scatter}) {
+        planes[0]->enqueue({.kind = kind, .whole = vector.tensor()}, device, Stream::communication, {});
       }
+      planes[0]->enqueue({.kind = TransferKind::all_gather, .whole = vector.tensor(), .own = vector.tensor()},
+                         device, Stream::communication, {});
+      device.synchronize();
+      CHECK(vector.get() == values_of(3, kNumbers));
     }
-    free_nccl_memory(block);
+    check_captured(device, *planes[0], block);
+    check_captured(device, *planes[0]);
   });
 }

@@ -76,6 +76,8 @@ TEST_CASE("a rank with another seed, rate, plan or data is refused and named on 
        "rank 1 has another --rate (0.2; rank 0 has 0.1) and another --seed (1; rank 0 has 9)"},
       {"--zero 2", "--zero 1", "rank 1 has another zero_stage (1; rank 0 has 2)"},
       {data + "/a'", data + "/b'", "rank 1 has another --data (file "},
+      {"--dropout --dropout-rate 0.2", "--dropout --dropout-rate 0.3",
+       "rank 1 has another --dropout-rate (0.3; rank 0 has 0.2)"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.text);

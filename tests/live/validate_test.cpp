@@ -79,6 +79,8 @@ TEST_CASE("every kind of plan agrees with its prediction") {
         "--gpus 2 --zero 3 --offload all --dtype fp16", "--gpus 2 --zero 2 --contiguous-memory=off",
         "--gpus 4 --tp 4 --recompute selective --attention materialized",
         "--gpus 2 --zero 1 --hw v100-32gb --device cpu --engine native --optimizer sgd-momentum",
+        "--dropout --gpus 2 --zero 3 --attention materialized --recompute full --dropout-rate 0.5",
+        "--dropout --gpus 4 --tp 2 --zero 1 --grad-accum 2 --attention materialized --dtype bf16",
         // Engines of others: what they hold for themselves is told apart from what is written.
         "--gpus 2 --zero 3 --engine fsdp2 --dtype bf16",
         "--gpus 2 --zero 3 --engine llm-foundry --dtype fp16",
@@ -188,7 +190,7 @@ TEST_CASE("what cannot run is refused with the reason, and running out of memory
   CHECK(contains(record["reason"], "cannot allocate"));
 
   for (const char* arguments : {"gpt2 --engine deepspeed-estimator", "params=1B", "mixtral-8x7b --force",
-                                "qwen3-0.6b --gpus 2 --tp 2", "gpt2 --dropout", "llama3.2-1b --tp 16"}) {
+                                "qwen3-0.6b --gpus 2 --tp 2", "llama3.2-1b --tp 16"}) {
     CAPTURE(arguments);
     CHECK(run_shell(kProgram + arguments).exit_code == 3);
   }
@@ -271,6 +273,22 @@ TEST_CASE("a shared object that is no part of this build is not used") {
   CHECK(contains(result.out, "zeroplan_cpu.so is no part of this zeroplan"));
 }
 
+// One rank draws the masks that several have between them, so its losses are theirs.
+TEST_CASE("a run with dropout is compared with one rank, and goes on with its masks") {
+  const std::string any_rate =
+      "--dtype fp32 --dropout --attention materialized --gpus 4 --tp 2 --zero 2 --rate 1e-2 ";
+  const std::string plan = any_rate + "--dropout-rate 0.2 ";
+  const json whole = record_of(plan + "--against-one-rank 3 --steps 5");
+  CHECK(whole["outcome"] == "agrees");
+  CHECK(losses_of(whole) != losses_of(record_of(any_rate + "--dropout-rate 0 --steps 5")));
+  const TemporaryFolder folder;
+  const std::string file = folder.file("state");
+  json parts = losses_of(record_of(plan + "--steps 2 --save '" + file + "'"));
+  for (const json& loss : losses_of(record_of(plan + "--warm-up 0 --steps 3 --resume '" + file + "'")))
+    parts.push_back(loss);
+  CHECK(parts == losses_of(whole));
+}
+
 TEST_CASE("bad options are named, all in one pass, and nothing is written") {
   const TemporaryFolder folder;
   const CommandResult result =
@@ -284,6 +302,15 @@ TEST_CASE("bad options are named, all in one pass, and nothing is written") {
   const CommandResult unknown = run_shell(kProgram + kModel + "--step 3");
   CHECK(unknown.exit_code == 2);
   CHECK(contains(unknown.err, "nearest: --steps"));
+  for (const char* rate : {"1", "-0.1", "0.9999", "often"}) {
+    const CommandResult dropped = run_shell(kProgram + kModel + "--dropout --dropout-rate=" + rate);
+    CAPTURE(rate);
+    CHECK(dropped.exit_code == 2);
+    CHECK(contains(dropped.err, "--dropout-rate: "));
+  }
+  const CommandResult unused = run_shell(kProgram + kModel + "--dropout-rate 0.1");
+  CHECK(unused.exit_code == 2);
+  CHECK(contains(unused.err, "--dropout-rate: is not used here; it is of --dropout"));
 }
 
 TEST_CASE("ranks started as processes with torchrun's variables give one answer") {

@@ -133,3 +133,17 @@ TEST_CASE("the network that a training may take") {
   add_nics(machine, 1, 100);
   CHECK(describe::network_of(machine).nics == 0);  // no one rate
 }
+
+TEST_CASE(
+    "a GPU that no shipped description is of has a nearest one: its compute capability, the nearest memory") {
+  FoundGpu gpu = gpu_of("NVIDIA H100 NVL", 95830);
+  CHECK(!describe::nearest_device_preset(gpu));  // without its compute capability
+  gpu.compute_capability = 9.0;
+  const auto nearest = describe::nearest_device_preset(gpu);
+  REQUIRE(nearest);
+  CHECK(nearest->starts_with("h100"));
+  gpu.total_bytes = 140000 * kMiB;
+  CHECK(describe::nearest_device_preset(gpu) == "h200");
+  gpu.compute_capability = 3.5;
+  CHECK(!describe::nearest_device_preset(gpu));
+}

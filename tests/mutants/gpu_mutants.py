@@ -98,13 +98,22 @@ MUTANTS = [
     ("ranks of a card go on before all have recorded", SHARED,
      "    group_->barrier();  // all have recorded theirs\n", "", VIRTUAL),
 
+    # ---- masks of dropout ----
+    ("all micro-batches have the same masks", "executor/lowering.cpp",
+     "  const std::int64_t micro_batch = ranks.rank * passes + pass;", "  const std::int64_t micro_batch = 0 * (ranks.rank * passes + pass);",
+     TRAINING),
+    ("all layers have the same masks", "executor/lowering.cpp",
+     "registers.layer + operand.layer_offset);\n  if", "0 * (registers.layer + operand.layer_offset));\n  if", TRAINING),
+    ("micro-batches with masks of their own are taken for alike", "executor/lowering.cpp",
+     "x.iteration != y.iteration || x.mask != y.mask ||", "x.iteration != y.iteration ||", TRAINING),
+
     # ---- a missing barrier ----
     ("sums of a block: no barrier before they are read", "executor/device/cuda/kernel_code.cuh",
-     "  __syncthreads();\n  const float total", "  const float total", f"{TABLE},*block_test*"),
+     "  __syncthreads();\n  ZEROPLAN_UNROLL", "  ZEROPLAN_UNROLL", TABLE),
     ("sums of a block: none before the slots are written again", "executor/device/cuda/kernel_code.cuh",
-     "  __syncthreads();\n  return total;", "  return total;", f"{TABLE},*block_test*"),
-    ("maxima of a block: no barrier before they are read", "executor/device/cuda/kernel_code.cuh",
-     "  __syncthreads();\n  const float most", "  const float most", TABLE),
+     "neutral);\n  __syncthreads();", "neutral);", TABLE),
+    ("plain attention: no barrier before a tile is written again", f"{KERNELS}/attention_plain.cu",
+     "*= kept;\n    }\n    __syncthreads();\n", "*= kept;\n    }\n", ATTENTION),
     ("norm backward: no barrier before warps are added", f"{KERNELS}/norm_backward.cu", "    __syncthreads();\n", "", TABLE),
     ("column sums: no barrier before lanes are added", f"{KERNELS}/column_sums.cu",
      "  slots[threadIdx.x] = value;\n  __syncthreads();", "  slots[threadIdx.x] = value;", TABLE),

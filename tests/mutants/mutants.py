@@ -159,15 +159,15 @@ def gpu(tree, seconds):
         if text.count(old) != 1:
             sys.exit(f"{file}: what the mutant \"{name}\" replaces stands there {text.count(old)} times, expected once")
         tree.write(file, text.replace(old, new))
-        told = "it does not compile"
-        if tree.build("zeroplan_emulation_tests"):
-            try:
-                run = subprocess.run([tree.build_path / "tests" / "zeroplan_emulation_tests", f"--source-file={tests}",
-                                      "--abort-after=1"], cwd=ROOT, text=True, capture_output=True, timeout=600)
-                match = re.search(r"TEST CASE:\s*(.*)", run.stdout)
-                told = None if run.returncode == 0 else match.group(1) if match else f"exit code {run.returncode}"
-            except subprocess.TimeoutExpired:
-                told = "it hangs"
+        if not tree.build("zeroplan_emulation_tests"):
+            sys.exit(f"the mutant \"{name}\" does not compile")
+        try:
+            run = subprocess.run([tree.build_path / "tests" / "zeroplan_emulation_tests", f"--source-file={tests}",
+                                  "--abort-after=1"], cwd=ROOT, text=True, capture_output=True, timeout=600)
+            match = re.search(r"TEST CASE:\s*(.*)", run.stdout)
+            told = None if run.returncode == 0 else match.group(1) if match else f"exit code {run.returncode}"
+        except subprocess.TimeoutExpired:
+            told = "it hangs"
         tree.restore(file)
         done += 1
         failed += told is None

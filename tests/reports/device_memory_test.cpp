@@ -12,13 +12,17 @@ using program::MemoryPoint;
 
 namespace {
 
-constexpr Bytes kContext = 500 * kMiB, kCommunicators = 300 * kMiB;
+constexpr Bytes kGranule = 2 * kMiB;
+constexpr Bytes kContext = 500 * kMiB, kCommunicators = 300 * kMiB, kWorkspace = 32 * kMiB;
 
 predict::Prediction predicted_run() {
   predict::Prediction prediction =
       test::predicted("gpt2-xl", "gpus=2 zero=1 seq=512 engine=native", "a100-80gb");
-  prediction.overheads = {{"context", kContext, ""}, {"communicators", kCommunicators, ""}};
-  prediction.peak_bytes = prediction.memory().peak + kContext + kCommunicators;
+  CHECK(prediction.driver_granule == kGranule);
+  prediction.overheads = {{"context", kContext, ""},
+                          {"communicators", kCommunicators, ""},
+                          {"library_workspace", kWorkspace, ""}};
+  prediction.peak_bytes = prediction.memory().peak + kContext + kCommunicators + kWorkspace;
   return prediction;
 }
 
@@ -29,11 +33,12 @@ program::Measurement measured_run(const predict::Prediction& prediction, Bytes m
     program::RankMeasurement rank;
     rank.process = r;
     const std::array<Bytes, program::kMemoryPoints> growths{kContext, prediction.memory().peak,
-                                                            kCommunicators, r * more, 0};
+                                                            kCommunicators, kWorkspace + r * more, 0};
     Bytes held = 0;
     for (std::size_t i = 0; i < growths.size(); ++i) {
       held += growths.at(i);
-      rank.device_memory.at(i) = {80 * kGiB, held + 7 * kGiB, held};  // somebody else has 7 GiB
+      rank.device_memory.at(i) = {80 * kGiB, held + 7 * kGiB, held,
+                                  held + 8 * kGiB};  // somebody else has 7 GiB
     }
     measurement.of_rank.push_back(rank);
   }
@@ -50,11 +55,13 @@ TEST_CASE("device memory: lines of the rank with most, by what each point adds")
   CHECK(lines[0].growth == kContext);
   CHECK(lines[0].predicted_growth == kContext);
   CHECK(lines[1].growth == prediction.memory().peak);
-  CHECK(lines[1].predicted_growth == prediction.memory().peak);
+  CHECK(lines[1].predicted_growth == round_up(prediction.memory().peak, kGranule));
   CHECK(lines[2].growth == kCommunicators);
   CHECK(lines[2].predicted_growth == kCommunicators);
-  CHECK(lines[3].growth == 50 * kMiB);
-  CHECK(lines[3].predicted_growth == 0);
+  CHECK(lines[3].growth == kWorkspace + 50 * kMiB);
+  CHECK(lines[3].predicted_growth == kWorkspace);
+  CHECK(lines[4].nvml_used == lines[4].used + 8 * kGiB);
+  CHECK(lines[4].nvml_of_process == lines[4].used);
   CHECK(lines[4].used == prediction.peak_bytes + 50 * kMiB);
 }
 
@@ -69,4 +76,17 @@ TEST_CASE(
   CHECK_FALSE(reports::device_total(prediction, threads));
   for (program::RankMeasurement& rank : threads.of_rank) rank.device_memory = {};
   CHECK(reports::device_memory(prediction, threads).empty());
+}
+
+TEST_CASE("device memory: zones between buffers count with the buffers, before that is rounded to granules") {
+  const predict::Prediction prediction = predicted_run();
+  program::Measurement measurement = measured_run(prediction, 0);
+  const Bytes whole = round_up(prediction.memory().peak, kGranule);
+  const Bytes left = whole - prediction.memory().peak;
+  const auto arena_with = [&](Bytes zones) {
+    for (program::RankMeasurement& rank : measurement.of_rank) rank.device_zone_bytes = zones;
+    return reports::device_memory(prediction, measurement)[1].predicted_growth;
+  };
+  CHECK(arena_with(left) == whole);
+  CHECK(arena_with(left + 1) == whole + kGranule);
 }

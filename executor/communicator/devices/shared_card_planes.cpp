@@ -52,6 +52,7 @@ class SharedCardPlane final : public DataPlane {
   }
   const Ledger& ledger() const override { return ledger_; }
   const Moved& moved() const override { return moved_; }
+  std::string text() const override { return "copies and kernels within one GPU"; }
 
   void enqueue(const Transfer& transfer, Device& /*device*/, program::Stream stream,
                const Watch& watch) override {
@@ -85,8 +86,7 @@ class SharedCardPlane final : public DataPlane {
       if (cards[other] == cards[0]) continue;
       throw NotPossible(fmt::format(
           "ranks that are threads share one GPU, but rank 0 of a group is on GPU {} and rank {} on GPU {}{}: "
-          "start a "
-          "process for each GPU",
+          "start a process for each GPU",
           cards[0][1], other, cards[other][1], cards[other][0] == cards[0][0] ? "" : " in another process"));
     }
     if (size() > static_cast<std::int64_t>(cuda::kMostPlaces)) {

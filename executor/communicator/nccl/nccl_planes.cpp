@@ -41,6 +41,7 @@ class NcclPlane final : public DataPlane {
   DataPlaneCapabilities capabilities() const override { return {.runs_beside = true}; }
   const Ledger& ledger() const override { return ledger_; }
   const Moved& moved() const override { return moved_; }
+  std::string text() const override { return session_->text(); }
 
   void enqueue(const Transfer& transfer, Device& /*device*/, program::Stream stream,
                const Watch& watch) override {
@@ -53,8 +54,6 @@ class NcclPlane final : public DataPlane {
     // NCCL tells nobody what it moved.
     moved_.add(transfer.kind, carried_bytes(transfer.kind, call, rank_, size_));
   }
-
-  nccl::Session& session() { return *session_; }
 
  private:
   std::uint64_t next_sequence(const Transfer& transfer) {
@@ -97,6 +96,16 @@ class NcclPlane final : public DataPlane {
   Moved moved_;
 };
 
+// The one block that the device has from nccl_blocks(), where all ranks have one and those are alike; else empty.
+std::span<std::byte> common_block(ControlPlane& world, const CudaStreams& streams) {
+  const std::vector<std::span<std::byte>> blocks = streams.source_blocks();
+  const std::size_t own = blocks.size() == 1 ? blocks[0].size() : 0;
+  for (const std::size_t bytes : gathered(world, own)) {
+    if (bytes != own || bytes == 0) return {};
+  }
+  return blocks[0];
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<DataPlane>> make_nccl_planes(ControlPlane& world, Device& device,
@@ -104,17 +113,16 @@ std::vector<std::unique_ptr<DataPlane>> make_nccl_planes(ControlPlane& world, De
                                                          const NcclOptions& options) {
   std::vector<std::unique_ptr<DataPlane>> planes;
   if (groups.empty()) return planes;
-  const auto session = std::make_shared<nccl::Session>(world, cuda_streams_of(device), options);
+  CudaStreams& streams = cuda_streams_of(device);
+  const auto session = std::make_shared<nccl::Session>(world, streams, options);
   for (const program::Group& group : groups) {
     const std::size_t communicator = session->split(group.first_of(world.rank()), group.rank);
     planes.push_back(std::make_unique<NcclPlane>(session, communicator, group.rank, group.size));
   }
+  if (const std::span<std::byte> block = common_block(world, streams); !block.empty()) {
+    session->use_as_window(block);
+  }
   return planes;
-}
-
-void use_as_window(std::span<const std::unique_ptr<DataPlane>> planes, std::byte* block, Bytes bytes) {
-  if (planes.empty() || block == nullptr) return;
-  dynamic_cast<NcclPlane&>(*planes.front()).session().use_as_window(block, bytes);
 }
 
 }  // namespace zeroplan::executor

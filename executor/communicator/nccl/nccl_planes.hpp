@@ -7,6 +7,7 @@
 
 #include "executor/communicator/control_plane.hpp"
 #include "executor/communicator/data_plane.hpp"
+#include "executor/device/block_source.hpp"
 #include "planner/program/groups.hpp"
 
 namespace zeroplan::executor {
@@ -25,24 +26,24 @@ struct NcclOptions {
 //   order     all ranks issue the collectives of all groups in the program's one order, and a device runs them one after
 //             the other in that order, also where they are on different streams: two communicators that are busy in
 //             another order on another rank hang (NVIDIA/nccl issues 195 and 522)
+//   windows   where every rank's device has one block of nccl_blocks(), of the same size, it is registered once with each
+//             group's communicator: collectives of memory at the same place in it on all ranks then take NCCL's fastest way
+//   capture   a call to a stream that is captured becomes part of the graph. Its order among other calls is then the
+//             graph's, and nobody watches how long it takes. Graphs end before the planes
 //   sums      of 16-bit types are rounded at each rank of a ring
 //   bytes     NCCL says of no call what it moved: Moved has what the call cannot do without
 //   errors    communicators do not block. A thread asks them for errors; where one has one, or a collective lasts longer
 //             than the timeout, it aborts them all, which ends what the device still runs of them, and a CommunicationError
 //             comes out of the device
 //
-// Both throw NotPossible where NCCL is older than 2.18, which has no split, or is another version on another rank, and
+// Throws NotPossible where NCCL is older than 2.18, which has no split, or is another version on another rank, and
 // CommunicationError.
 std::vector<std::unique_ptr<DataPlane>> make_nccl_planes(ControlPlane& world, Device& device,
                                                          std::span<const program::Group> groups,
                                                          const NcclOptions& options);
 
-// Memory that the communicators of make_nccl_planes() may use as a window, through which collectives run faster: one block
-// of the device, which is freed after the planes are gone. nullptr where NCCL (before 2.27) has no windows or gives no
-// memory.
-std::byte* allocate_nccl_memory(Bytes bytes);
-void free_nccl_memory(std::byte* block);
-// Every rank calls it with a block of the same size, once, before the first collective.
-void use_as_window(std::span<const std::unique_ptr<DataPlane>> planes, std::byte* block, Bytes bytes);
+// Blocks of ncclMemAlloc, which communicators take as windows. They are given back after the planes are gone. It gives
+// nullptr where NCCL (before 2.27) has no windows or gives no memory.
+BlockSource nccl_blocks();
 
 }  // namespace zeroplan::executor

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <span>
 
+#include "executor/device/cuda/errors.hpp"
 #include "executor/error.hpp"
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
@@ -24,6 +25,8 @@ namespace zeroplan::executor {
 
 namespace nccl {
 
+using cuda::check;
+
 namespace {
 
 constexpr int kOldest = NCCL_VERSION(2, 18, 0);
@@ -32,7 +35,8 @@ std::string text_of_version(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-void check_version(ControlPlane& world) {
+// Returns the version.
+int check_version(ControlPlane& world) {
   int version = 0;
   ncclGetVersion(&version);
   const std::vector<int> versions = gathered(world, version);
@@ -42,6 +46,7 @@ void check_version(ControlPlane& world) {
         fmt::format("rank {} has NCCL {}: all ranks need the same one, {} or newer (rank 0 has {})", rank,
                     text_of_version(versions[rank]), text_of_version(kOldest), text_of_version(versions[0])));
   }
+  return version;
 }
 
 ncclConfig_t configuration() {
@@ -51,15 +56,11 @@ ncclConfig_t configuration() {
   return config;
 }
 
-void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) throw DeviceError(fmt::format("{}: {}", what, cudaGetErrorString(error)));
-}
-
 }  // namespace
 
 Session::Session(ControlPlane& world, CudaStreams& streams, const NcclOptions& options)
     : rank_(world.rank()), streams_(streams), options_(options) {
-  check_version(world);
+  text_ = fmt::format("NCCL {}", text_of_version(check_version(world)));
   check(cudaSetDevice(streams.ordinal()), "cudaSetDevice");
   ncclUniqueId id{};
   const ncclResult_t made = world.rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
@@ -102,9 +103,16 @@ std::size_t Session::split(std::int64_t color, std::int64_t key) {
   return communicators_.size() - 1;
 }
 
+bool Session::captures(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
 cudaStream_t Session::begin(const Call& what, program::Stream stream, const Watch& watch) {
   if (failure_) std::rethrow_exception(failure_);
   cudaStream_t on = streams_.start(stream, watch);
+  if (captures(on)) return on;
   if (!running_.empty() && last_stream_ != on) {
     check(cudaStreamWaitEvent(on, running_.back().ended, 0), "cudaStreamWaitEvent");
   }
@@ -115,8 +123,10 @@ cudaStream_t Session::begin(const Call& what, program::Stream stream, const Watc
 }
 
 void Session::end(program::Stream stream, cudaStream_t on, const Watch& watch) {
-  check(cudaEventRecord(running_.back().ended, on), "cudaEventRecord");
-  last_stream_ = on;
+  if (!captures(on)) {
+    check(cudaEventRecord(running_.back().ended, on), "cudaEventRecord");
+    last_stream_ = on;
+  }
   streams_.finish(stream, watch);
 }
 
@@ -246,37 +256,41 @@ void Session::look(Clock::time_point& since) {
   if (Clock::now() - since >= options_.timeout) give_up_late(text_of(running_.front().what));
 }
 
-void Session::use_as_window([[maybe_unused]] std::byte* block, [[maybe_unused]] Bytes bytes) {
+void Session::use_as_window([[maybe_unused]] std::span<std::byte> block) {
 #ifdef ZEROPLAN_NCCL_WINDOWS
   const std::lock_guard lock(mutex_);
-  if (ncclCommWindowRegister == nullptr) return;
   windows_.assign(communicators_.size(), nullptr);
+  bool all = true;
   for (std::size_t i = 1; i < communicators_.size(); ++i) {
     ncclWindow_t window = nullptr;
     settle(i,
-           ncclCommWindowRegister(communicators_[i], block, static_cast<std::size_t>(bytes), &window,
+           ncclCommWindowRegister(communicators_[i], block.data(), block.size(), &window,
                                   NCCL_WIN_COLL_SYMMETRIC),
            std::string("registering the arena"));
     windows_[i] = window;
+    all = all && window != nullptr;  // there is none where the GPUs do not reach each other
   }
+  if (all) text_ += ", the arena is a window of its communicators";
 #endif
 }
 
 }  // namespace nccl
 
-std::byte* allocate_nccl_memory([[maybe_unused]] Bytes bytes) {
-  void* block = nullptr;
+BlockSource nccl_blocks() {
 #ifdef ZEROPLAN_NCCL_WINDOWS
-  if (ncclMemAlloc == nullptr || ncclCommWindowRegister == nullptr) return nullptr;
-  if (ncclMemAlloc(&block, static_cast<std::size_t>(bytes)) != ncclSuccess) return nullptr;
+  if (ncclMemAlloc != nullptr && ncclMemFree != nullptr && ncclCommWindowRegister != nullptr) {
+    return {.allocate =
+                [](Bytes bytes) {
+                  void* block = nullptr;
+                  if (ncclMemAlloc(&block, static_cast<std::size_t>(bytes)) == ncclSuccess)
+                    return static_cast<std::byte*>(block);
+                  (void)cudaGetLastError();  // so that a later call does not answer for this one
+                  return static_cast<std::byte*>(nullptr);
+                },
+            .deallocate = [](std::byte* block) { (void)ncclMemFree(block); }};
+  }
 #endif
-  return static_cast<std::byte*>(block);
-}
-
-void free_nccl_memory([[maybe_unused]] std::byte* block) {
-#ifdef ZEROPLAN_NCCL_WINDOWS
-  if (block != nullptr) ncclMemFree(block);
-#endif
+  return {};
 }
 
 }  // namespace zeroplan::executor

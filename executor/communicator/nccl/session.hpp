@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,7 +42,11 @@ class Session {
     end(stream, on, watch);
   }
 
-  void use_as_window(std::byte* block, Bytes bytes);
+  // Of all communicators but the first. All ranks call it with blocks of one size, before the first call.
+  void use_as_window(std::span<std::byte> block);
+
+  // "NCCL 2.27.3, the arena is a window of its communicators".
+  std::string text() const { return text_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -51,6 +56,8 @@ class Session {
     Call what;
   };
 
+  // Whether the stream is captured: what the device runs is then known to the graph alone.
+  static bool captures(cudaStream_t stream);
   cudaStream_t begin(const Call& what, program::Stream stream, const Watch& watch);
   void end(program::Stream stream, cudaStream_t on, const Watch& watch);
   // Waits until NCCL has taken the call. Throws, and gives up, where it does not.
@@ -67,6 +74,7 @@ class Session {
   cudaEvent_t event();
 
   std::int64_t rank_;
+  std::string text_;
   CudaStreams& streams_;
   NcclOptions options_;
   std::mutex mutex_;  // guards what follows

@@ -1,3 +1,4 @@
+#include "executor/device/activation_rules.hpp"
 #include "executor/device/cpu/functions.hpp"
 #include "executor/device/cpu/kernels.hpp"
 #include "executor/device/cpu/operands.hpp"
@@ -23,27 +24,19 @@ struct Gelu {
   }
 };
 
-// The tanh form: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 struct GeluTanh {
-  ZEROPLAN_INLINE static float twice_u(float x) { return 1.59576912F * (x + 0.044715F * x * x * x); }
-  ZEROPLAN_INLINE static float value(float x) { return x * sigmoid(twice_u(x)); }
-  ZEROPLAN_INLINE static float slope(float x) {
-    const float s = sigmoid(twice_u(x));
-    return s + x * s * (1.0F - s) * 1.59576912F * (1.0F + 0.134145F * x * x);
-  }
+  ZEROPLAN_INLINE static float value(float x) { return x * sigmoid(gelu_tanh_argument(x)); }
+  ZEROPLAN_INLINE static float slope(float x) { return gelu_tanh_slope(x, sigmoid(gelu_tanh_argument(x))); }
 };
 
 struct Silu {
   ZEROPLAN_INLINE static float value(float x) { return x * sigmoid(x); }
-  ZEROPLAN_INLINE static float slope(float x) {
-    const float s = sigmoid(x);
-    return s * (1.0F + x * (1.0F - s));
-  }
+  ZEROPLAN_INLINE static float slope(float x) { return silu_slope(x, sigmoid(x)); }
 };
 
 struct Relu {
-  ZEROPLAN_INLINE static float value(float x) { return x < 0 ? 0.0F : x; }
-  ZEROPLAN_INLINE static float slope(float x) { return x > 0 ? 1.0F : 0.0F; }
+  ZEROPLAN_INLINE static float value(float x) { return relu(x); }
+  ZEROPLAN_INLINE static float slope(float x) { return relu_slope(x); }
 };
 
 // A part of a row; `gate` is absent without one.

@@ -15,12 +15,14 @@ namespace {
 void draw(const Kernel& kernel, const StepSettings& settings, Elements begin, Elements count,
           std::uint8_t* mask) {
   if (!kernel.scalars) refuse(kernel, "the scalars with the step's number are missing");
-  const Dropout dropout(kernel.dropout_key, settings.dropout);
+  const Dropout dropout(kernel.mask, settings.dropout);
   const auto step = static_cast<std::uint32_t>(scalar(kernel.scalars, kStepNumber));
   for (Elements i = 0; i < count;) {
     const auto element = static_cast<std::uint64_t>(begin + i);
-    unsigned kept = dropout.kept_of_four(element / 4, step) >> (element % 4);
-    const Elements end = std::min(count, i + 4 - static_cast<Elements>(element % 4));
+    const std::uint64_t number = kernel.mask.numbers.of(element);
+    unsigned kept = dropout.kept_of_four(number / 4, step) >> (number % 4);
+    const std::uint64_t of_four = std::min(4 - number % 4, kernel.mask.numbers.following(element));
+    const Elements end = std::min(count, i + static_cast<Elements>(of_four));
     for (; i < end; ++i, kept >>= 1U) mask[i] = static_cast<std::uint8_t>(kept & 1U);
   }
 }
@@ -33,7 +35,7 @@ void drop(const std::uint8_t* mask, const float* from, float* to, Elements count
   });
 }
 
-float scale_of(const StepSettings& settings) { return Dropout(0, settings.dropout).scale(); }
+float scale_of(const StepSettings& settings) { return Dropout({}, settings.dropout).scale(); }
 
 void drop_by_mask(const Tensor& mask, const Tensor& from, const Tensor& to, Elements elements, float scale,
                   Workers& workers) {

@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 
 #include "executor/device/cuda/errors.hpp"
@@ -42,6 +44,19 @@ std::string name_of(int ordinal) {
   return known ? name.data() : "GPU";
 }
 
+std::string pci_address_of(int ordinal) {
+  std::array<char, 32> address{};
+  if (cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), ordinal) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  std::string text(address.data());
+  // CUDA has the hexadecimal digits of the bus as capitals, the system has not.
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 int attribute(cudaDeviceAttr which, int ordinal) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, which, ordinal), "cudaDeviceGetAttribute");
@@ -74,15 +89,18 @@ int count_cards() {
 Card open_card(int ordinal) {
   const int count = count_cards();
   if (ordinal < 0 || ordinal >= count) {
-    throw NotPossible(fmt::format("there is no GPU {}: CUDA finds {}, from 0 (CUDA_VISIBLE_DEVICES {})",
-                                  ordinal, count, visible_devices()));
+    throw NotPossible(
+        fmt::format("there is no GPU {}: CUDA finds {}, from 0 (CUDA_VISIBLE_DEVICES {}); with --device "
+                    "cuda:0 all ranks run "
+                    "on the first",
+                    ordinal, count, visible_devices()));
   }
   const cudaError_t error = cudaSetDevice(ordinal);
   if (error != cudaSuccess) {
     (void)cudaGetLastError();
     throw NotPossible(fmt::format("GPU {} cannot be used: {}", ordinal, text_of(error)));
   }
-  Card card{.ordinal = ordinal, .name = name_of(ordinal)};
+  Card card{.ordinal = ordinal, .name = name_of(ordinal), .pci_address = pci_address_of(ordinal)};
   card.sm = 10 * attribute(cudaDevAttrComputeCapabilityMajor, ordinal) +
             attribute(cudaDevAttrComputeCapabilityMinor, ordinal);
   card.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, ordinal);

@@ -37,7 +37,9 @@ constexpr std::chrono::microseconds kBetweenLooks{20};
 class CudaDevice final : public Device, public CudaStreams {
  public:
   explicit CudaDevice(const CudaOptions& options)
-      : card_(cuda::open_card(options.ordinal)), host_calls_(options.threads, failure_) {
+      : card_(cuda::open_card(options.ordinal)),
+        source_(options.source),
+        host_calls_(options.threads, failure_) {
     int least = 0, greatest = 0;
     cuda::check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
     for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -59,6 +61,7 @@ class CudaDevice final : public Device, public CudaStreams {
     if (card_.clock_khz == 0) return {};
     return fmt::format("The GPU's highest clock is {} MHz.", card_.clock_khz / 1000);
   }
+  std::string pci_address() const override { return card_.pci_address; }
   DeviceCapabilities capabilities() const override {
     return {.host_reaches_memory = false, .runs_beside = true};
   }
@@ -102,6 +105,7 @@ class CudaDevice final : public Device, public CudaStreams {
   void finish(Stream stream, const Watch& watch) override;
   void fail(std::exception_ptr failure) override { failure_.note(std::move(failure)); }
   int ordinal() const override { return card_.ordinal; }
+  std::vector<std::span<std::byte>> source_blocks() const override { return source_blocks_; }
 
  private:
   cudaStream_t of(Stream stream) const { return streams_[static_cast<std::size_t>(stream)].get(); }
@@ -113,7 +117,7 @@ class CudaDevice final : public Device, public CudaStreams {
   }
   void issue(const Kernel& kernel, Stream stream) {
     cuda::dispatch(kernel, launcher(stream), products_);
-    attention_flops_.fetch_add(cuda::fused_attention_flops(kernel), std::memory_order_relaxed);
+    attention_flops_.fetch_add(cuda::attention_flops(kernel), std::memory_order_relaxed);
   }
   // Keeps a kernel for the recording; two that can be one are recorded as one.
   void keep(const Kernel& kernel, Stream stream);
@@ -128,6 +132,8 @@ class CudaDevice final : public Device, public CudaStreams {
   cudaError_t finish_all();
 
   cuda::Card card_;
+  BlockSource source_;
+  std::vector<std::span<std::byte>> source_blocks_;
   cuda::Failure failure_;
   std::array<cuda::StreamHandle, program::kStreams> streams_;
   cuda::StreamHandle downloads_ = cuda::make_stream(0);
@@ -149,7 +155,13 @@ class CudaDevice final : public Device, public CudaStreams {
 std::byte* CudaDevice::allocate(Bytes bytes, Space space) {
   if (bytes < 0) throw DeviceError(fmt::format("cuda device: cannot allocate {} bytes", bytes));
   use();
-  if (space == Space::device) return cuda::allocate_device(bytes).release();
+  if (space == Space::device) {
+    if (std::byte* block = source_.allocate != nullptr ? source_.allocate(bytes) : nullptr) {
+      source_blocks_.emplace_back(block, static_cast<std::size_t>(bytes));
+      return block;
+    }
+    return cuda::allocate_device(bytes).release();
+  }
   std::byte* block = cuda::allocate_pinned(bytes).release();
   host_blocks_.emplace_back(block, static_cast<std::size_t>(std::max<Bytes>(1, bytes)));
   return block;
@@ -157,11 +169,16 @@ std::byte* CudaDevice::allocate(Bytes bytes, Space space) {
 
 void CudaDevice::deallocate(std::byte* block, Bytes, Space space) {
   (void)cudaSetDevice(card_.ordinal);
+  const auto is_block = [&](const auto& known) { return known.data() == block; };
   if (space == Space::device) {
-    (void)cudaFree(block);
+    if (std::erase_if(source_blocks_, is_block) > 0) {
+      source_.deallocate(block);
+    } else {
+      (void)cudaFree(block);
+    }
     return;
   }
-  std::erase_if(host_blocks_, [&](const auto& known) { return known.data() == block; });
+  std::erase_if(host_blocks_, is_block);
   (void)cudaFreeHost(block);
 }
 

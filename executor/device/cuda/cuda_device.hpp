@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "executor/device/block_source.hpp"
 #include "executor/device/device.hpp"
 
 namespace zeroplan::executor {
@@ -9,11 +10,12 @@ namespace zeroplan::executor {
 struct CudaOptions {
   int ordinal = 0;  // as CUDA numbers the GPUs that CUDA_VISIBLE_DEVICES leaves
   int threads = 1;  // of the host, for instructions whose operands are offloaded to it
+  BlockSource source{};
 };
 
 // A rank's memory and kernels on an NVIDIA GPU.
 //
-//   memory     one block of cudaMalloc for the device, one of pinned pages for the host
+//   memory     blocks of the source or of cudaMalloc for the device, of pinned pages for the host
 //   streams    one of CUDA for each of the program's, those of collectives with the highest priority; kernels, copies and
 //              collectives are issued and not waited for
 //   products   cuBLASLt, on the compute stream; sums in fp32, not TF32

@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include <exception>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "executor/device/device.hpp"
 
@@ -21,6 +23,8 @@ class CudaStreams {
   virtual void fail(std::exception_ptr failure) = 0;
   // The card, as cudaSetDevice takes it.
   virtual int ordinal() const = 0;
+  // The blocks that it has from its source (block_source.hpp).
+  virtual std::vector<std::span<std::byte>> source_blocks() const = 0;
 
  protected:
   CudaStreams() = default;

@@ -112,11 +112,20 @@ bool is_product(Op op) {
 
 bool executes(Op op) { return entry_of(op) != nullptr || is_product(op); }
 
-Flops fused_attention_flops(const Kernel& kernel) {
-  if (kernel.op != Op::attention_forward && kernel.op != Op::attention_backward) return 0;
-  const auto [sequences, length, heads, head_dim] = kernel.dims;
-  const Flops scores = static_cast<Flops>(sequences * heads) * static_cast<Flops>(length * (length + 1) / 2);
-  return program::row_of(kernel.op).products.executed * 2 * scores * static_cast<Flops>(head_dim);
+Flops attention_flops(const Kernel& kernel) {
+  const program::InstructionRow& row = program::row_of(kernel.op);
+  const program::Products& products = row.products;
+  const std::int64_t length = kernel.dims[1];
+  const auto of_pairs = [&dims = kernel.dims](std::int64_t pairs) {
+    return 2 * static_cast<Flops>(dims[0] * dims[2]) * static_cast<Flops>(pairs) *
+           static_cast<Flops>(dims[3]);
+  };
+  const Flops seen = of_pairs(length * (length + 1) / 2);
+  if (row.cost == program::Cost::fused_attention) return products.executed * seen;
+  if (row.cost != program::Cost::attention_product) return 0;
+  const bool capped = settings_of(kernel).model.attention_soft_cap > 0;
+  const int to_scores = products.to_scores + (capped ? products.to_capped_scores : 0);
+  return to_scores * of_pairs(length * length) + products.from_scores * seen;
 }
 
 bool dispatch_joined(const Kernel& first, const Kernel& second, const Launcher& launcher,

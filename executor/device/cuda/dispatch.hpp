@@ -14,8 +14,8 @@ void dispatch(const Kernel& kernel, const Launcher& launcher, Products& products
 // same is in memory then, and GELU is rounded once less. False, and nothing starts, where it is not.
 bool dispatch_joined(const Kernel& first, const Kernel& second, const Launcher& launcher, Products& products);
 
-// Of the products that a fused attention's kernels make inside themselves: the scores on and below the diagonal. 0 for
-// other instructions; Products counts its own.
-Flops fused_attention_flops(const Kernel& kernel);
+// Of the products that attention's kernels make inside themselves: of scores in memory all are made, and those on and below the
+// diagonal are what is multiplied; fused kernels make no others. 0 for other instructions; Products counts its own.
+Flops attention_flops(const Kernel& kernel);
 
 }  // namespace zeroplan::executor::cuda

@@ -134,6 +134,9 @@ __device__ __forceinline__ void store_vector(T* to, const float (&from)[kVector<
 }
 
 // ---- the block ----
+//
+// Kernels that must not spill say in their launch bounds how many of their blocks a multiprocessor has at least. Without
+// that number ptxas may spill a few registers to make room for one block more.
 
 // The block's dynamic shared memory; it is as large as the launch said. There is no other shared memory.
 __device__ __forceinline__ std::byte* shared_bytes() {
@@ -170,25 +173,38 @@ __device__ __forceinline__ float warp_maximum(float value) {
   return value;
 }
 
-// Of a whole block of one dimension and a multiple of 32 threads; every thread has the same bits of it. `slots` is
-// shared memory for a number of each warp; it may be used again at once.
+// Of a whole block of one dimension and a multiple of 32 threads: each of `values` becomes what of_warp makes of all
+// threads' in that place, in every thread. `slots` is shared memory of kCount numbers for each warp; it may be used again
+// at once. `neutral` changes no result.
+template <int kCount, class OfWarp>
+__device__ __forceinline__ void over_block(const OfWarp& of_warp, float neutral, float (&values)[kCount],
+                                           float* slots) {
+  const auto warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  const auto lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const auto warps = static_cast<int>(blockDim.x) / kWarpLanes;
+  ZEROPLAN_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = of_warp(values[i]);
+    if (lane == 0) slots[warp * kCount + i] = values[i];
+  }
+  __syncthreads();
+  ZEROPLAN_UNROLL
+  for (int i = 0; i < kCount; ++i) values[i] = of_warp(lane < warps ? slots[lane * kCount + i] : neutral);
+  __syncthreads();
+}
+template <int kCount>
+__device__ __forceinline__ void block_sums(float (&values)[kCount], float* slots) {
+  over_block([](float value) { return warp_sum(value); }, 0, values, slots);
+}
 __device__ __forceinline__ float block_sum(float value, float* slots) {
-  value = warp_sum(value);
-  const unsigned lane = threadIdx.x % kWarpLanes;
-  if (lane == 0) slots[threadIdx.x / kWarpLanes] = value;
-  __syncthreads();
-  const float total = warp_sum(lane < blockDim.x / kWarpLanes ? slots[lane] : 0.0F);
-  __syncthreads();
-  return total;
+  float values[1] = {value};
+  block_sums(values, slots);
+  return values[0];
 }
 __device__ __forceinline__ float block_maximum(float value, float* slots) {
-  value = warp_maximum(value);
-  const unsigned lane = threadIdx.x % kWarpLanes;
-  if (lane == 0) slots[threadIdx.x / kWarpLanes] = value;
-  __syncthreads();
-  const float most = warp_maximum(slots[lane < blockDim.x / kWarpLanes ? lane : 0]);
-  __syncthreads();
-  return most;
+  float values[1] = {value};
+  over_block([](float of) { return warp_maximum(of); }, -INFINITY, values, slots);
+  return values[0];
 }
 
 }  // namespace zeroplan::executor::cuda

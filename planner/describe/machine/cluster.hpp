@@ -131,6 +131,8 @@ struct Device {
   std::optional<Figure> peak_fp32_tflops, peak_tf32_tflops, peak_fp16_tflops, peak_bf16_tflops,
       peak_fp8_tflops;
   std::optional<Figure> memory_gbytes_per_s, memory_measured_gbytes_per_s;
+  std::optional<Figure>
+      shortest_kernel_us;  // measured: no kernel takes less from its start to that of the next
   std::optional<Figure> nvlink_links, nvlink_gbytes_per_s;  // all links of the device together
   std::optional<Figure> nccl_link_gbytes_per_s;             // what NCCL counts for one link
   std::optional<Figure> pcie_gbytes_per_s, host_to_device_gbytes_per_s;
@@ -140,6 +142,7 @@ struct Device {
   std::vector<CalibratedRates> calibrated;               // by devices at work at once
   std::string usual_node;         // the node preset that stands for a device asked for alone; may be empty
   std::string usual_node_reason;  // why that one
+  std::string note;               // what is to be known of the description
 };
 
 enum class Fabric { nvswitch, cube_mesh, pcie, infinity_fabric, shared_memory };

@@ -221,6 +221,7 @@ Device read_device(MapReader& reader) {
   device.peak_fp8_tflops = read_figure(reader, "peak_fp8_tflops", kTflops);
   device.memory_gbytes_per_s = read_figure(reader, "memory_gbytes_per_s", kGbytesPerSecond);
   device.memory_measured_gbytes_per_s = read_figure(reader, "memory_measured_gbytes_per_s", kGbytesPerSecond);
+  device.shortest_kernel_us = read_figure(reader, "shortest_kernel_us", {.minimum = 0, .maximum = 1e6});
   device.nvlink_links = read_figure(reader, "nvlink_links", kLinks);
   device.nvlink_gbytes_per_s = read_figure(reader, "nvlink_gbytes_per_s", kGbytesPerSecond);
   device.nccl_link_gbytes_per_s = read_figure(reader, "nccl_link_gbytes_per_s", kGbytesPerSecond);
@@ -231,6 +232,7 @@ Device read_device(MapReader& reader) {
   device.attained_collectives = read_attained_collectives(reader);
   device.calibrated = read_calibrated(reader);
   read_usual_node(reader, device);
+  device.note = reader.string("note").value_or("");
   return device;
 }
 

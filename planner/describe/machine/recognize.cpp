@@ -11,6 +11,7 @@
 namespace zeroplan::describe {
 namespace {
 
+constexpr double kSameCapability = 1e-3;
 constexpr double kSameMemory = 0.03;      // of a GPU, relative
 constexpr double kSameHostMemory = 0.10;  // firmware and the kernel take some of it
 // Slower interfaces are for logging in, not for training.
@@ -66,6 +67,24 @@ std::optional<std::string> device_preset_of(const FoundGpu& gpu) {
   const bool same =
       !nvml || !gpu.total_bytes || near(static_cast<double>(*gpu.total_bytes), nvml->value, kSameMemory);
   return same ? std::optional(std::string(preset->name)) : std::nullopt;
+}
+
+std::optional<std::string> nearest_device_preset(const FoundGpu& gpu) {
+  if (!gpu.compute_capability || !gpu.total_bytes) return std::nullopt;
+  std::optional<std::string> nearest;
+  double least = 0;
+  for (const HardwareName& preset : preset_hardware_names()) {
+    if (preset.kind != HardwareName::Kind::device) continue;
+    const Described<Device> device = find_device(preset.name);
+    if (!device->compute_capability || !device->capacity.nvml_bytes) continue;
+    if (!near(device->compute_capability->value, *gpu.compute_capability, kSameCapability)) continue;
+    const double ratio = static_cast<double>(*gpu.total_bytes) / device->capacity.nvml_bytes->value;
+    const double distance = std::fabs(std::log(ratio));
+    if (nearest && distance >= least) continue;
+    nearest = preset.name;
+    least = distance;
+  }
+  return nearest;
 }
 
 std::optional<std::string> device_preset_of(const FoundMachine& machine) {

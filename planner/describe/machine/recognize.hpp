@@ -16,6 +16,10 @@ namespace zeroplan::describe {
 // same name by more. None for a GPU that is divided by MIG.
 std::optional<std::string> device_preset_of(const FoundGpu& gpu);
 
+// Where none is: of the devices with its compute capability the one whose memory is nearest; none where NVML tells neither, or
+// there is no such device.
+std::optional<std::string> nearest_device_preset(const FoundGpu& gpu);
+
 // How the GPUs of a machine are linked with each other; none where NVML does not say enough, or there is one GPU only.
 std::optional<Fabric> fabric_of(const FoundMachine& machine);
 

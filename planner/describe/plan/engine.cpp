@@ -134,6 +134,7 @@ Engine read_engine(const Document& document, int depth) {
   read_flag(map, "overlaps_stage_3", engine.overlaps_stage_3);
   read_flag(map, "overlaps_checkpoint_copies", engine.overlaps_checkpoint_copies);
   read_real(map, "allocator_slack", 0, 1, engine.allocator_slack);
+  read_flag(map, "allocates_from_driver", engine.allocates_from_driver);
   read_real(map, "matmul_fraction", 0.01, 1.5, engine.matmul_fraction);
   read_real(map, "attention_fraction", 0.01, 2, engine.attention_fraction);
   read_real(map, "kernel_gap_us", 0, 1000, engine.kernel_gap_us);

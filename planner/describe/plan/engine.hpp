@@ -79,6 +79,8 @@ struct Engine {
   // Memory the allocator holds beyond what was asked for at the peak, as a fraction (fragmentation,
   // rounding).
   double allocator_slack = 0;
+  // What it lays out it asks from the driver of a GPU, which gives whole granules (Overheads::allocator_round_bytes).
+  bool allocates_from_driver = false;
   // Data-parallel traffic runs beside the kernels, where a plan does not say (docs/plans.md, overlap):
   // gradients of stages 0 to 2, and what stage 3 gathers and reduces.
   bool overlaps_gradients = true;

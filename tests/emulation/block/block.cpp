@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "block/identity.hpp"
 #include "block/switching.hpp"
 
 thread_local constinit zeroplan::emulation::Index3 threadIdx{};
@@ -52,6 +53,7 @@ struct Meeting {
   Place place;
   unsigned mask = 0, arrived = 0;
   Combine combine = nullptr;
+  Ordering* ordering = nullptr;
   std::array<void*, kWarp> brought{};
 };
 
@@ -62,6 +64,14 @@ struct Copy {
   std::uint64_t group = 0;
 
   void run() const { std::fill_n(std::copy_n(from, bytes, to), zeros, std::byte{0}); }
+};
+
+// Of the meetings of a warp, in turn: lanes come to the next one while others have not left this one.
+struct WarpOrderings {
+  std::array<Ordering, 64> all;
+  std::size_t next = 0;
+
+  Ordering* take() { return &all[next++ % all.size()]; }
 };
 
 enum class State : std::uint8_t { ready, waiting, ended };
@@ -135,6 +145,7 @@ class Grid {
     }
     shared_ = std::make_unique<std::byte[]>(shape.shared_bytes);
     meetings_.resize((lanes_.size() + kWarp - 1) / kWarp);
+    orderings_.resize(meetings_.size());
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i].index = index_of(i, shape.block);
       lanes_[i].number = static_cast<unsigned>(i);
@@ -168,7 +179,7 @@ class Grid {
     for (const std::uint64_t number : numbers) run_block(number);
   }
 
-  void meet(const Place& place, unsigned mask, Combine combine, void* brought);
+  void meet(const Place& place, unsigned mask, Combine combine, void* brought, bool orders);
   unsigned barrier(const Place& place, bool brought);
   void start_copy(const Copy& copy);
   void end_copy_group() { ++current_->group; }
@@ -190,6 +201,7 @@ class Grid {
       lane.group = 0;
     }
     ended_ = 0;
+    start_.release();
     std::vector<std::size_t> warps(meetings_.size());
     std::iota(warps.begin(), warps.end(), 0);
     if (order_.order == LaneOrder::reverse) std::reverse(warps.begin(), warps.end());
@@ -205,6 +217,7 @@ class Grid {
       }
       if (!any) throw BlockError(deadlock());
     }
+    end_.acquire();
   }
 
   // Resumes each lane that is ready, once; false: none is.
@@ -237,7 +250,10 @@ class Grid {
           });
     }
     lane.stack.enter();
-    lane.fiber = std::move(lane.fiber).resume();
+    identity_of_lane(lane.number).become();
+    context::fiber paused = std::move(lane.fiber).resume();
+    identity_.become();
+    lane.fiber = std::move(paused);
     lane.stack.left();
     current_ = nullptr;
   }
@@ -247,7 +263,9 @@ class Grid {
     back_ = std::move(back);
     while (!leaving_) {
       try {
+        start_.acquire();
         kernel_(self_);
+        end_.release();
         if (!lane.copies.empty()) fail("it ends with copies that it did not wait for");
       } catch (const Abandoned&) {
         break;
@@ -277,6 +295,8 @@ class Grid {
     if (leaving_) throw Abandoned();
   }
 
+  Ordering* come(const Place& place, unsigned mask, Combine combine, void* brought, bool orders);
+  unsigned pass_barrier(const Place& place, bool brought);
   std::string deadlock() const;
 
   const char* name_;
@@ -287,6 +307,7 @@ class Grid {
   std::mt19937_64 random_;
   std::vector<Lane> lanes_;
   std::vector<std::vector<Meeting>> meetings_;  // of each warp
+  std::vector<WarpOrderings> orderings_;        // of each warp
   std::unique_ptr<std::byte[]> shared_;
   Lane* current_ = nullptr;
   context::fiber back_;  // to the scheduler
@@ -294,6 +315,11 @@ class Grid {
   std::size_t at_barrier_ = 0;
   unsigned counted_ = 0;
   Place barrier_;
+  std::uint64_t barriers_ = 0;  // that have been
+  // Two in turn: at the next barrier lanes come while others have not left this one.
+  std::array<Ordering, 2> barrier_orderings_;
+  Ordering start_, end_;  // of a block
+  Identity identity_;     // of the scheduler
   std::exception_ptr failure_;
   bool leaving_ = false;
 };
@@ -315,7 +341,13 @@ std::string Grid::deadlock() const {
   return text;
 }
 
-void Grid::meet(const Place& place, unsigned mask, Combine combine, void* brought) {
+void Grid::meet(const Place& place, unsigned mask, Combine combine, void* brought, bool orders) {
+  Ordering* const ordering = come(place, mask, combine, brought, orders);
+  if (orders) ordering->acquire();
+}
+
+Ordering* Grid::come(const Place& place, unsigned mask, Combine combine, void* brought, bool orders) {
+  const Unwatched unwatched;
   Lane& self = *current_;
   const unsigned in_warp = self.number % kWarp;
   const std::size_t warp = self.number / kWarp;
@@ -336,19 +368,35 @@ void Grid::meet(const Place& place, unsigned mask, Combine combine, void* brough
     }
     meeting = other;
   }
-  if (meeting == meetings.end()) meeting = meetings.insert(meetings.end(), {place, mask, 0, combine, {}});
+  if (meeting == meetings.end())
+    meeting = meetings.insert(meetings.end(), {place, mask, 0, combine, orderings_[warp].take(), {}});
+  Ordering* const ordering = meeting->ordering;
+  if (orders) ordering->release();
   meeting->arrived |= 1U << in_warp;
   meeting->brought[in_warp] = brought;
-  if (meeting->arrived != mask) return wait(self, place);
+  if (meeting->arrived != mask) {
+    wait(self, place);
+    return ordering;
+  }
   const Meeting whole = *meeting;
   meetings.erase(meeting);
   whole.combine(whole.brought.data(), mask);
   for (unsigned i = 0; i < kWarp; ++i) {
     if ((mask >> i & 1U) != 0) lanes_[warp * kWarp + i].state = State::ready;
   }
+  return ordering;
 }
 
 unsigned Grid::barrier(const Place& place, bool brought) {
+  Ordering& ordering = barrier_orderings_[barriers_ % barrier_orderings_.size()];
+  ordering.release();
+  const unsigned counted = pass_barrier(place, brought);
+  ordering.acquire();
+  return counted;
+}
+
+unsigned Grid::pass_barrier(const Place& place, bool brought) {
+  const Unwatched unwatched;
   Lane& self = *current_;
   if (at_barrier_ == 0) {
     barrier_ = place;
@@ -364,6 +412,7 @@ unsigned Grid::barrier(const Place& place, bool brought) {
     return self.counted;
   }
   at_barrier_ = 0;
+  ++barriers_;
   for (Lane& lane : lanes_) {
     lane.counted = counted_;
     lane.state = State::ready;
@@ -375,6 +424,7 @@ void Grid::start_copy(const Copy& copy) {
   const bool late =
       order_.order == LaneOrder::forward || (order_.order == LaneOrder::random && random_() % 2 == 0);
   if (!late) return copy.run();
+  const Unwatched unwatched;
   current_->copies.push_back(copy);
   current_->copies.back().group = current_->group;
 }
@@ -385,6 +435,7 @@ void Grid::wait_for_copies(unsigned groups_left) {
     return copy.group + groups_left >= current_->group;
   });
   std::for_each(copies.begin(), due, [](const Copy& copy) { copy.run(); });
+  const Unwatched unwatched;
   copies.erase(copies.begin(), due);
 }
 
@@ -411,7 +462,11 @@ void run_grid(const char* name, const GridShape& shape, void (*kernel)(const voi
 }
 
 void meet(const char* operation, unsigned mask, Combine combine, void* brought, const CallPlace& where) {
-  running->meet(place_of(operation, where), mask, combine, brought);
+  running->meet(place_of(operation, where), mask, combine, brought, false);
+}
+void order_warp(const char* operation, unsigned mask, const CallPlace& where) {
+  running->meet(
+      place_of(operation, where), mask, [](void* const*, unsigned) {}, nullptr, true);
 }
 
 unsigned barrier(const char* operation, bool brought, const CallPlace& where) {

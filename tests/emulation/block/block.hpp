@@ -62,6 +62,10 @@ using Combine = void (*)(void* const* brought, unsigned mask);
 // the mask leaves the calling lane out, names lanes that do not exist, or meets another mask or operation.
 void meet(const char* operation, unsigned mask, Combine combine, void* brought, const CallPlace& where);
 
+// The same without an answer, and what its lanes did before comes before what they do behind it. Meetings of other
+// kinds order nothing: CUDA does not say that shuffles and products do.
+void order_warp(const char* operation, unsigned mask, const CallPlace& where);
+
 // Waits until all lanes of the block are at this place; returns how many brought true. Throws BlockError where another
 // lane waits at another place.
 unsigned barrier(const char* operation, bool brought, const CallPlace& where);

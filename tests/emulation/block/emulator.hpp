@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -84,8 +85,7 @@ inline int __syncthreads_and(int value, const EmulatedPlace& where = EmulatedPla
   return zeroplan::emulation::barrier("__syncthreads_and", value == 0, where) == 0 ? 1 : 0;
 }
 inline void __syncwarp(unsigned mask = 0xffffffffU, const EmulatedPlace& where = EmulatedPlace::current()) {
-  zeroplan::emulation::meet(
-      "__syncwarp", mask, [](void* const*, unsigned) {}, nullptr, where);
+  zeroplan::emulation::order_warp("__syncwarp", mask, where);
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int from, int width = 32,
@@ -133,30 +133,36 @@ inline int __all_sync(unsigned mask, int value, const EmulatedPlace& where = Emu
 
 // ---- memory ----
 
-// Lanes change only where they wait, so what is read and written in one go is atomic.
+// Lanes change only where they wait, so what is read and written in one go is atomic. It orders nothing else.
+namespace zeroplan::emulation {
+
+template <class T, class Change>
+T change_atomically(T* at, const Change& change) {
+  const std::atomic_ref<T> element(*at);
+  const T before = element.load(std::memory_order_relaxed);
+  element.store(change(before), std::memory_order_relaxed);
+  return before;
+}
+
+}  // namespace zeroplan::emulation
+
 template <class T>
 T atomicAdd(T* to, T value) {
-  const T before = *to;
-  *to = before + value;
-  return before;
+  return zeroplan::emulation::change_atomically(to, [&](T before) { return before + value; });
 }
 template <class T>
 T atomicMax(T* to, T value) {
-  const T before = *to;
-  *to = before < value ? value : before;
-  return before;
+  return zeroplan::emulation::change_atomically(to,
+                                                [&](T before) { return before < value ? value : before; });
 }
 template <class T>
 T atomicOr(T* to, T value) {
-  const T before = *to;
-  *to = before | value;
-  return before;
+  return zeroplan::emulation::change_atomically(to, [&](T before) { return before | value; });
 }
 template <class T>
 T atomicCAS(T* to, T compared, T value) {
-  const T before = *to;
-  if (before == compared) *to = value;
-  return before;
+  return zeroplan::emulation::change_atomically(
+      to, [&](T before) { return before == compared ? value : before; });
 }
 inline void __threadfence() {}
 template <class T>

@@ -3,6 +3,7 @@
 #include <nccl.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -28,7 +29,7 @@ struct CallText {
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t reduction = ncclSum;
   int root = 0;  // of a message, its sender
-  // From the beginning of the rank's window; -1 outside.
+  // From the beginning of the rank's window, of what other ranks reach; -1 elsewhere.
   std::ptrdiff_t send_offset = -1, receive_offset = -1;
 
   bool operator==(const CallText&) const = default;
@@ -36,10 +37,11 @@ struct CallText {
 std::string text_of(const CallText& call);
 std::size_t bytes_of(ncclDataType_t type);
 
-// A call of all ranks of a clique, or a message of two.
+// A call of all ranks of a clique, or a message of two. In a graph it runs in rounds: each part once in each.
 struct Collective {
   struct Part {
     bool called = false, at_head = false, failed = false;
+    std::uint64_t rounds = 0;  // that it has run
     int device = 0;
     const std::byte* send = nullptr;  // as code of the host reaches it
     std::byte* receive = nullptr;
@@ -48,7 +50,7 @@ struct Collective {
   std::string name;
   CallText text;
   std::vector<Part> parts;
-  bool computed = false;
+  std::uint64_t computed = 0;  // rounds
 };
 
 struct Clique {

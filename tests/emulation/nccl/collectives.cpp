@@ -145,9 +145,11 @@ bool ready(const Member& member, const std::shared_ptr<Collective>& call, std::s
       return false;
     }
   }
-  call->parts[part].at_head = true;
-  return std::all_of(call->parts.begin(), call->parts.end(),
-                     [](const Collective::Part& other) { return other.at_head && !other.failed; });
+  Collective::Part& own = call->parts[part];
+  own.at_head = true;
+  return std::all_of(call->parts.begin(), call->parts.end(), [&](const Collective::Part& other) {
+    return !other.failed && (other.rounds > own.rounds || (other.at_head && other.rounds == own.rounds));
+  });
 }
 
 void run(const Member& member, const std::shared_ptr<Collective>& call, std::size_t part) {
@@ -156,10 +158,14 @@ void run(const Member& member, const std::shared_ptr<Collective>& call, std::siz
   const auto held = net.in_flight.find(member.device);
   if (held != net.in_flight.end() && held->second == call) net.in_flight.erase(held);
   if (*member.aborted) return;
-  if (!call->computed) compute(*call, net.behaviour.sums);
-  call->computed = true;
-  const std::vector<std::byte>& result = call->parts[part].result;
-  if (!result.empty()) std::memcpy(call->parts[part].receive, result.data(), result.size());
+  Collective::Part& own = call->parts[part];
+  if (call->computed == own.rounds) {
+    compute(*call, net.behaviour.sums);
+    ++call->computed;
+  }
+  ++own.rounds;
+  own.at_head = false;
+  if (!own.result.empty()) std::memcpy(own.receive, own.result.data(), own.result.size());
 }
 
 std::ptrdiff_t offset_in(const std::optional<Window>& window, const void* pointer) {
@@ -221,8 +227,9 @@ ncclResult_t queue(const char* name, const CallText& what, const void* send, std
   }
   CallText text = what;
   if (text.kind != CallKind::message) {
-    text.send_offset = offset_in(communicator->window, send);
-    text.receive_offset = offset_in(communicator->window, receive);
+    // A rank's own part of an all-gather and of a reduce-scatter is at another place on each.
+    if (text.kind != CallKind::all_gather) text.send_offset = offset_in(communicator->window, send);
+    if (text.kind != CallKind::reduce_scatter) text.receive_offset = offset_in(communicator->window, receive);
   }
   const std::shared_ptr<Collective> call = next_call(*communicator, text, peer);
   const auto part = static_cast<std::size_t>(

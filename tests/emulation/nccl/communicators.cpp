@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +11,10 @@
 namespace zeroplan::emulation {
 
 namespace {
+
+struct Id {
+  int process = 0, number = 0;
+};
 
 constexpr unsigned kMagic = 0xcafebeef;  // of NCCL_CONFIG_INITIALIZER
 
@@ -154,7 +159,7 @@ ncclResult_t ncclGetVersion(int* version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   Network& net = network();
   const std::lock_guard lock(net.mutex);
-  const int id = ++net.next_id;
+  const Id id{getpid(), ++net.next_id};
   *uniqueId = {};
   std::memcpy(uniqueId->internal, &id, sizeof id);
   return ncclSuccess;
@@ -196,9 +201,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
   Network& net = network();
   const std::lock_guard lock(net.mutex);
   if (const ncclResult_t wrong = check_config(config); wrong != ncclSuccess) return wrong;
-  int id = 0;
-  std::memcpy(&id, commId.internal, sizeof id);
-  if (id < 1 || id > net.next_id) return net.problem(ncclInvalidArgument, "an id that was not made here");
+  Id made;
+  std::memcpy(&made, commId.internal, sizeof made);
+  const bool here = made.process == getpid();
+  if (here && (made.number < 1 || made.number > net.next_id))
+    return net.problem(ncclInvalidArgument, "an id that was not made");
+  // Ranks of another process never come, as if that had died.
+  const int id = here ? made.number : -made.process;
   std::shared_ptr<Clique>& clique = net.waiting[id];
   if (!clique) {
     clique = std::make_shared<Clique>(nranks);

@@ -7,7 +7,7 @@
 #include <vector>
 
 // The emulated NCCL: ranks are threads of one process, each with an emulated device of its own, and only communicators that
-// do not block. A collective runs when it is at the head of every rank's stream. Calls that differ between ranks are named,
+// do not block; those of other processes never come. A collective runs when it is at the head of every rank's stream. Calls that differ between ranks are named,
 // where NVIDIA's would hang; so are communicators that wait for each other, uses of what was destroyed, windows that differ
 // between ranks and calls to a communicator that is still in progress.
 namespace zeroplan::emulation {

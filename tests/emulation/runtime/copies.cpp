@@ -14,6 +14,7 @@ using zeroplan::emulation::host;
 using zeroplan::emulation::kGranularity;
 using zeroplan::emulation::Memory;
 using zeroplan::emulation::Range;
+using zeroplan::emulation::release_call;
 using zeroplan::emulation::runtime_call;
 
 namespace {
@@ -58,7 +59,7 @@ bool captured(cudaStream_t stream) {
 }
 
 cudaError_t release(const char* call, void* pointer, bool pinned) {
-  return runtime_call(call, [&](Engine& the, Engine::Lock& lock) {
+  return release_call(call, [&](Engine& the, Engine::Lock& lock) {
     if (pointer == nullptr) return cudaSuccess;
     if (captures(the)) return cudaErrorStreamCaptureUnsupported;
     const std::optional<Memory::Found> found = the.memory.find(pointer);

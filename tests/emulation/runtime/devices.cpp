@@ -115,7 +115,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device) 
 cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
   return runtime_call("cudaDeviceGetPCIBusId", [&](Engine& the, Engine::Lock&) {
     if (!is_device(the, device)) return cudaErrorInvalidDevice;
-    (void)std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02x:00.0", 16 + device);
+    (void)std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", 26 + device);
     return cudaSuccess;
   });
 }

@@ -57,8 +57,8 @@ void Engine::reset(Lock& lock, const MachineOptions& options, bool collects) {
   accesses.clear();
   problems.clear();
   history.clear();
-  failing_calls.clear();
-  failing_operations.clear();
+  failing_calls = options.failing_calls;
+  failing_operations = options.failing_operations;
   options_ = options;
   collects_ = collects;
   devices_ = std::vector<DeviceState>(options.gpus.size());
@@ -86,8 +86,7 @@ cudaError_t Engine::before(const char* call) {
     return cudaErrorNotPermitted;
   }
   for (Injection& injection : failing_calls) {
-    if (injection.name == call && injection.remaining > 0 && --injection.remaining == 0)
-      return injection.error;
+    if (injection.name == call && injection.n > 0 && --injection.n == 0) return injection.error;
   }
   if (options_.driver != cudaSuccess) return options_.driver;
   if (devices_.empty()) return cudaErrorNoDevice;

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/fence.hpp"
 #include "runtime/machine.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/queue.hpp"
@@ -121,12 +122,7 @@ class Engine {
   std::vector<std::string> problems;
   std::vector<std::string> history;
 
-  struct Injection {
-    std::string name;
-    int remaining = 0;
-    cudaError_t error = cudaSuccess;
-  };
-  std::vector<Injection> failing_calls, failing_operations;
+  std::vector<Injection> failing_calls, failing_operations;  // their n counts down
 
  private:
   struct DeviceState {
@@ -141,6 +137,8 @@ class Engine {
   // Takes points and waits that need no running off the heads of all streams, until there are none.
   void settle();
   bool runnable(const CUstream_st& stream) const;
+  // Whether an operation runs that keeps others of the device from running.
+  bool busy(int device) const;
   CUstream_st* pick(int device, const Completion* goal);
   CUstream_st* pick_late(const Completion& goal) const;
   CUstream_st* pick_elsewhere(int device);
@@ -183,6 +181,23 @@ cudaError_t runtime_call(const char* name, const Body& body) {
   Engine::Lock lock(the.mutex);
   cudaError_t error = the.before(name);
   if (error == cudaSuccess) error = body(the, lock);
+  if (error != cudaSuccess) host_thread().last_error = error;
+  return error;
+}
+
+// The same of a function that gives something back. After a sticky error CUDA answers with it and only the end of the process
+// gives anything back; that the program asked is done here, so that what it forgets is seen.
+template <class Body>
+cudaError_t release_call(const char* name, const Body& body) {
+  Engine& the = engine();
+  Engine::Lock lock(the.mutex);
+  cudaError_t error = the.before(name);
+  const bool sticky =
+      error != cudaSuccess && the.devices() > 0 && error == the.device_error(the.current_device());
+  if (error == cudaSuccess || sticky) {
+    const cudaError_t own = body(the, lock);
+    if (!sticky) error = own;
+  }
   if (error != cudaSuccess) host_thread().last_error = error;
   return error;
 }

@@ -88,6 +88,7 @@ cudaError_t launch(Engine& the, CUgraphExec_st& exec, CUstream_st& stream) {
 
 using zeroplan::emulation::Capture;
 using zeroplan::emulation::Engine;
+using zeroplan::emulation::release_call;
 using zeroplan::emulation::runtime_call;
 
 extern "C" {
@@ -152,7 +153,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
-  return runtime_call("cudaGraphExecDestroy", [&](Engine& the, Engine::Lock& lock) {
+  return release_call("cudaGraphExecDestroy", [&](Engine& the, Engine::Lock& lock) {
     if (the.graphs.erase(graphExec) == 0) return cudaErrorInvalidResourceHandle;
     for (CUstream_st* own : graphExec->streams) the.destroy_stream(lock, own);
     delete graphExec;
@@ -161,7 +162,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return runtime_call("cudaGraphDestroy", [&](Engine& the, Engine::Lock&) {
+  return release_call("cudaGraphDestroy", [&](Engine& the, Engine::Lock&) {
     if (the.graphs.erase(graph) == 0) return cudaErrorInvalidResourceHandle;
     delete graph;
     return cudaSuccess;

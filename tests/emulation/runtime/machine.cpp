@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "runtime/engine.hpp"
 
 namespace zeroplan::emulation {
@@ -45,9 +42,8 @@ std::vector<std::string> Machine::history() const {
   return the.history;
 }
 
-namespace {
-
-std::vector<std::string> leaks_of(Engine& the) {
+std::vector<std::string> leaks_of_process() {
+  Engine& the = engine();
   const Engine::Lock lock(the.mutex);
   std::vector<std::string> left;
   for (const auto& [begin, allocation] : the.memory.allocations()) {
@@ -62,23 +58,12 @@ std::vector<std::string> leaks_of(Engine& the) {
   return left;
 }
 
-}  // namespace
-
-std::vector<std::string> Machine::leaks() const { return leaks_of(engine()); }
+std::vector<std::string> Machine::leaks() const { return leaks_of_process(); }
 
 void use_for_process(const MachineOptions& options) {
   Engine& the = engine();
-  {
-    Engine::Lock lock(the.mutex);
-    the.reset(lock, options, false);
-  }
-  // Registered after the engine was made, so called before it ends.
-  (void)std::atexit([] {
-    const std::vector<std::string> left = leaks_of(engine());
-    for (const std::string& one : left)
-      (void)std::fputs(fmt::format("emulated CUDA: left: {}\n", one).c_str(), stderr);
-    if (!left.empty()) std::_Exit(70);
-  });
+  Engine::Lock lock(the.mutex);
+  the.reset(lock, options, false);
 }
 
 }  // namespace zeroplan::emulation

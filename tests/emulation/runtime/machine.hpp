@@ -30,12 +30,20 @@ struct Schedule {
   std::uint64_t seed = 0;
 };
 
+// The n-th time from now on, from 1.
+struct Injection {
+  std::string name;
+  int n = 1;
+  cudaError_t error = cudaSuccess;
+};
+
 struct MachineOptions {
   std::vector<Gpu> gpus = std::vector<Gpu>(8);
   Schedule schedule{};
   cudaError_t driver = cudaSuccess;  // what every call returns where it is another: no driver, no GPU
   double idle_seconds = 0.02;        // so long after the host's last call a thread works for it
   double stuck_seconds = 30;         // so long nothing could run while the host waited: an error
+  std::vector<Injection> failing_calls{}, failing_operations{};  // as fail_call() and fail_operation()
 };
 
 // One at a time. Without one there are the default GPUs, and a problem ends the process with its text.
@@ -49,7 +57,7 @@ class Machine {
 
   // The n-th call of a function from now on, from 1, returns the error and does nothing.
   void fail_call(const std::string& name, int n, cudaError_t error);
-  // The n-th operation of that name that runs from now on does not, and its device has the sticky error.
+  // The n-th operation of that name, of a kernel without the template's arguments, that runs from now on does not, and its device has the sticky error.
   void fail_operation(const std::string& name, int n, cudaError_t error);
 
   // Until now: operations that touch the same bytes and that nothing orders, exceptions of operations, uses of what is no
@@ -61,7 +69,9 @@ class Machine {
   std::vector<std::string> history() const;
 };
 
-// The GPUs of a process that has no Machine: a problem ends it with its text, and so does what is left when it ends.
+// The GPUs of a process that has no Machine: a problem ends it with its text.
 void use_for_process(const MachineOptions& options);
+// What it made and did not give back.
+std::vector<std::string> leaks_of_process();
 
 }  // namespace zeroplan::emulation

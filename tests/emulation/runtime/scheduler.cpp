@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <optional>
+#include <string_view>
 
 #include "runtime/engine.hpp"
 
@@ -63,8 +65,14 @@ bool Engine::runnable(const CUstream_st& stream) const {
   return head.run && (!head.ready || head.ready());
 }
 
+bool Engine::busy(int device) const {
+  if (!kFences) return devices_[static_cast<std::size_t>(device)].running != nullptr;
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [](const DeviceState& other) { return other.running != nullptr; });
+}
+
 CUstream_st* Engine::pick(int device, const Completion* goal) {
-  if (state(device).running != nullptr) return nullptr;
+  if (busy(device)) return nullptr;
   const Policy policy = goal == nullptr && options_.schedule.policy == Policy::late
                             ? Policy::in_order
                             : options_.schedule.policy;
@@ -90,8 +98,7 @@ CUstream_st* Engine::pick_late(const Completion& goal) const {
   while (stream != nullptr && !stream->entries.empty()) {
     const auto& head = stream->entries.front();
     if (head.operation.run) {
-      const bool free = devices_[static_cast<std::size_t>(stream->device)].running == nullptr;
-      return free && runnable(*stream) ? stream : nullptr;
+      return !busy(stream->device) && runnable(*stream) ? stream : nullptr;
     }
     stream = head.waits ? head.waits->stream : nullptr;
   }
@@ -110,9 +117,9 @@ void Engine::run_head(Lock& lock, CUstream_st& stream) {
   const int device = stream.device;
   Operation& operation = stream.entries.front().operation;
   if (collects_) history.push_back(fmt::format("{} {}", device, operation.name));
+  const std::string_view full = operation.name, name = full.substr(0, full.find('<'));
   for (Injection& injection : failing_operations) {
-    if (injection.name == operation.name && injection.remaining > 0 && --injection.remaining == 0)
-      return fail(device, injection.error);
+    if (injection.name == name && injection.n > 0 && --injection.n == 0) return fail(device, injection.error);
   }
   state(device).running = &stream;
   run_operation(lock, stream, operation);
@@ -126,6 +133,9 @@ void Engine::run_head(Lock& lock, CUstream_st& stream) {
 void Engine::run_operation(Lock& lock, CUstream_st& stream, Operation& operation) {
   std::string thrown;
   HostThread& thread = host_thread();
+  // One that waits for others reaches into their memory.
+  std::optional<Fence> fence;
+  if (!operation.ready) fence.emplace(memory, operation.ranges);
   lock.unlock();
   const bool before = thread.in_host_function;
   thread.in_host_function = true;  // no operation may call the runtime
@@ -137,6 +147,7 @@ void Engine::run_operation(Lock& lock, CUstream_st& stream, Operation& operation
     thrown = "something that is no std::exception";
   }
   thread.in_host_function = before;
+  fence.reset();
   lock.lock();
   if (thrown.empty()) return;
   problem(fmt::format("{} threw: {}", operation.name, thrown));

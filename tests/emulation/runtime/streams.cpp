@@ -43,6 +43,7 @@ int device_of(cudaStream_t stream) {
 
 using zeroplan::emulation::Engine;
 using zeroplan::emulation::refuse_capture;
+using zeroplan::emulation::release_call;
 using zeroplan::emulation::runtime_call;
 
 extern "C" {
@@ -64,7 +65,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned int fla
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return runtime_call("cudaStreamDestroy", [&](Engine& the, Engine::Lock& lock) {
+  return release_call("cudaStreamDestroy", [&](Engine& the, Engine::Lock& lock) {
     if (stream == nullptr || the.stream_of(stream) == nullptr) return cudaErrorInvalidResourceHandle;
     if (stream->capture) return refuse_capture(*stream);
     the.destroy_stream(lock, stream);
@@ -176,7 +177,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return runtime_call("cudaEventDestroy", [&](Engine& the, Engine::Lock&) {
+  return release_call("cudaEventDestroy", [&](Engine& the, Engine::Lock&) {
     if (the.events.erase(event) == 0) return cudaErrorInvalidResourceHandle;
     delete event;
     return cudaSuccess;

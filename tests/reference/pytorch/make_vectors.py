@@ -14,13 +14,16 @@ Weights and tokens are drawn by `draw`, which the test repeats, and are exact in
 and the order of a tensor's elements are zeroplan's (planner/describe/model/parameters.cpp).
 
 MODEL.gradients.txt    loss, gradient norm and every gradient of the first step
-MODEL.training.txt     of gpt and llama only: losses and gradient norms of 4 steps with clipping and AdamW, and weights after 3 of them: of layer
+MODEL.training.txt     of gpt, llama and gpt_dropout only: losses and gradient norms of 4 steps with clipping and AdamW, and weights after 3 of them: of layer
                        1 and of what is in no layer. Adam's epsilon is 1e-3, not 1e-8: without it the step of an element
                        whose gradient is rounding noise is noise too, of the size of the learning rate.
 
 MODEL.schedule.txt     losses, gradient norms and learning rates of 6 such steps with a warm-up of 2 and then cosine or linear decay
                        (PyTorch's own schedulers), other betas and epsilon, and weight decay on matrices only: not on biases
                        and norms, as GPT-2's and Llama's trainers have it. Weights after 5 of them, with the cosine.
+
+The models with dropout have masks of their own: this script draws them by a Philox generator of its own, by the keys and
+numbers that executor/dropout.hpp says, for the whole batch at once, whatever ranks and micro-batches it is divided into.
 
 A file is a list of tensors: a line "name layer outputs inputs" and then its values row by row. "#" starts a comment.
 """
@@ -29,6 +32,7 @@ import pathlib
 import sys
 
 import torch
+from philox import kept_elements
 from torch.nn.functional import cross_entropy, embedding, gelu, layer_norm, linear, relu, silu
 
 FOLDER = pathlib.Path(__file__).parent
@@ -36,6 +40,7 @@ BATCH, SEQUENCE, VOCABULARY = 6, 10, 37
 STEPS = 4
 LEARNING_RATE, BETAS, ADAM_EPSILON, WEIGHT_DECAY, CLIP_NORM = 4e-3, (0.9, 0.95), 1e-3, 0.1, 1.0
 SCHEDULE_STEPS, WARM_UP, MINIMUM_RATE = 6, 2, 1e-3
+DROPOUT, DROPOUT_SEED = torch.tensor(0.1, dtype=torch.float32).item(), 2**40 + 17
 SCHEDULE_BETAS, SCHEDULE_EPSILON, SCHEDULE_WEIGHT_DECAY = (0.8, 0.97), 2e-3, 0.3
 
 # What a model may say beside its sizes, with what it is when left out. Names are those of docs/models.md.
@@ -45,6 +50,7 @@ PLAIN = {
     "scaled_embeddings": False, "attention_scale_dim": 0, "attention_soft_cap": 0, "logits_soft_cap": 0,
     "rotary_base": 10000.0, "rotary_fraction": 1, "rotary_scaling": None, "window_base": 0, "windows_only": False,
     "query_key_norm": "none", "norm_placement": "before", "window": None, "window_size": 0, "full_every": 0,
+    "dropout": "none",
 }
 GPT_BLOCK = {"norm": "layer_norm", "biases": True, "gated": False, "activation": "gelu_tanh", "position": "learned",
              "tied": True}
@@ -73,7 +79,12 @@ MISTRAL = PLAIN | SMALL | {
 # Norms over heads: of each, as Qwen 3 has them, and over all, with norms on the branches alone, as OLMo 2 has.
 QWEN = PLAIN | SMALL | {"name": "qwen", "layers": 2, "kv_heads": 2, "query_key_norm": "head"}
 OLMO = PLAIN | SMALL | {"name": "olmo", "layers": 2, "query_key_norm": "full", "norm_placement": "branch"}
-MODELS = (GPT, LLAMA, GEMMA, NEOX, BLOOM, OPT, MISTRAL, QWEN, OLMO)
+# Dropout as GPT-2 has it: of the embeddings, of what each branch adds, and of attention's probabilities; and without the last,
+# which kernels that never have the probabilities in memory do not do.
+GPT_DROPOUT = GPT | {"name": "gpt_dropout", "dropout": "all"}
+GPT_HIDDEN_DROPOUT = GPT | {"name": "gpt_hidden_dropout", "dropout": "hidden"}
+LLAMA_DROPOUT = LLAMA | {"name": "llama_dropout", "dropout": "all"}
+MODELS = (GPT, LLAMA, GEMMA, NEOX, BLOOM, OPT, MISTRAL, QWEN, OLMO, GPT_DROPOUT, GPT_HIDDEN_DROPOUT, LLAMA_DROPOUT)
 
 
 def draw(name, *parts):
@@ -204,8 +215,16 @@ def soft_capped(x, cap):
     return cap * torch.tanh(x / cap) if cap else x
 
 
-def loss_of(model, weights, tokens, targets):
+def loss_of(model, weights, step):
+    """Of the step's batch; steps are numbered from 0 here, and from 1 where masks are drawn."""
+    tokens, targets = batch(step)
     epsilon = model["norm_epsilon"]
+
+    def dropped(mask, layer, x):
+        if model["dropout"] == "none" or (model["dropout"] == "hidden" and mask == "attention.dropout_mask"):
+            return x
+        kept = kept_elements(DROPOUT_SEED, mask, layer, step + 1, x.numel(), DROPOUT)
+        return x * torch.tensor(kept, dtype=x.dtype).view_as(x) / (1 - DROPOUT)
 
     def norm(name, layer, x):
         weight = model["norm_weight_offset"] + weights[name + ".weight", layer]
@@ -246,6 +265,7 @@ def loss_of(model, weights, tokens, targets):
             slope = torch.tensor(slopes(model["heads"]), dtype=x.dtype)[:, None, None]
             scores = scores + slope * torch.arange(SEQUENCE, dtype=x.dtype)
         probabilities = scores.masked_fill(hidden_keys(model, layer), float("-inf")).softmax(-1)
+        probabilities = dropped("attention.dropout_mask", layer, probabilities)
         return project("attention.output", layer, (probabilities @ value).transpose(1, 2).flatten(-2))
 
     def activation(x):
@@ -273,10 +293,13 @@ def loss_of(model, weights, tokens, targets):
         x = linear(x, weights["embedding.projection.weight", 0])
     if model["position"] == "learned":
         x = x + weights["embedding.position", 0]
+    x = dropped("embedding.mask", 0, x)
     for layer in range(model["layers"]):
-        middle = x + branch("attention", layer, attention(layer, before("attention", layer, x)))
+        added = branch("attention", layer, attention(layer, before("attention", layer, x)))
+        middle = x + dropped("attention.hidden_mask", layer, added)
         before_mlp = x if model["parallel_block"] else middle
-        x = middle + branch("mlp", layer, mlp(layer, before("mlp", layer, before_mlp)))
+        added = branch("mlp", layer, mlp(layer, before("mlp", layer, before_mlp)))
+        x = middle + dropped("mlp.hidden_mask", layer, added)
     x = norm("final_norm", 0, x)
     if model["embedding_width"]:
         x = linear(x, weights["head.projection.weight", 0])
@@ -308,7 +331,7 @@ def header(model, what):
 
 def gradients_text(model):
     weights = initial_weights(model)
-    loss = loss_of(model, weights, *batch(0))
+    loss = loss_of(model, weights, 0)
     loss.backward()
     norm = torch.sqrt(sum(weight.grad.pow(2).sum() for weight in weights.values()))
     text = header(model, "Gradients of the first step")
@@ -329,7 +352,7 @@ def training_text(model):
                 if layer == 1 or not name.startswith(("attention", "mlp")):
                     trained += text_of(name, layer, weight)
         optimizer.zero_grad()
-        loss = loss_of(model, weights, *batch(step))
+        loss = loss_of(model, weights, step)
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), CLIP_NORM).item())
         optimizer.step()
@@ -377,7 +400,7 @@ def schedule_text(model):
                     if layer == 1 or not name.startswith(("attention", "mlp")):
                         trained += text_of(name, layer, weight)
             optimizer.zero_grad()
-            loss = loss_of(model, weights, *batch(step))
+            loss = loss_of(model, weights, step)
             loss.backward()
             norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), CLIP_NORM).item())
             rates.append(optimizer.param_groups[0]["lr"])
@@ -433,8 +456,10 @@ def main():
     good = True
     for model in MODELS:
         texts = {"gradients": gradients_text(model)}
+        if model in (GPT, LLAMA, GPT_DROPOUT):
+            texts["training"] = training_text(model)
         if model in (GPT, LLAMA):
-            texts |= {"training": training_text(model), "schedule": schedule_text(model)}
+            texts["schedule"] = schedule_text(model)
         for kind, text in texts.items():
             path = FOLDER / f"{model['name']}.{kind}.txt"
             if "--check" in sys.argv[1:]:

@@ -1,3 +1,4 @@
+#include "executor/device/activation_rules.hpp"
 #include "executor/device/cuda/checks.hpp"
 #include "executor/device/cuda/kernels.hpp"
 #include "executor/device/cuda/kernels/reals.cuh"
@@ -20,27 +21,19 @@ struct Gelu {
   __device__ static float slope(float x) { return distribution(x) + x * expf(-0.5F * x * x) * 0.398942280F; }
 };
 
-// The tanh form: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 struct GeluTanh {
-  __device__ static float twice_u(float x) { return 1.59576912F * (x + 0.044715F * x * x * x); }
-  __device__ static float value(float x) { return x * sigmoid(twice_u(x)); }
-  __device__ static float slope(float x) {
-    const float s = sigmoid(twice_u(x));
-    return s + x * s * (1.0F - s) * 1.59576912F * (1.0F + 0.134145F * x * x);
-  }
+  __device__ static float value(float x) { return x * sigmoid(gelu_tanh_argument(x)); }
+  __device__ static float slope(float x) { return gelu_tanh_slope(x, sigmoid(gelu_tanh_argument(x))); }
 };
 
 struct Silu {
   __device__ static float value(float x) { return x * sigmoid(x); }
-  __device__ static float slope(float x) {
-    const float s = sigmoid(x);
-    return s * (1.0F + x * (1.0F - s));
-  }
+  __device__ static float slope(float x) { return silu_slope(x, sigmoid(x)); }
 };
 
 struct Relu {
-  __device__ static float value(float x) { return x < 0 ? 0.0F : x; }
-  __device__ static float slope(float x) { return x > 0 ? 1.0F : 0.0F; }
+  __device__ static float value(float x) { return relu(x); }
+  __device__ static float slope(float x) { return relu_slope(x); }
 };
 
 // ---- without a gate: one vector ----

@@ -10,7 +10,7 @@ namespace zeroplan::executor::cuda {
 inline constexpr int kMostBiasedHeads = 256;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-enum class Window : int { none, sliding, chunked };
+using Window = program::AttentionWindow::Kind;
 
 // Of one instruction, by value.
 struct AttentionNumbers {
@@ -44,11 +44,8 @@ struct AttentionNumbers {
   // Of fp32 numbers of rows, {tokens, heads}.
   __device__ Index number(int at, int query, int head) const { return (row(at) + query) * heads + head; }
 
-  // As AttentionWindow::first_seen.
   __device__ int first_seen(int query) const {
-    if (window == Window::sliding) return query < window_size ? 0 : query - window_size + 1;
-    if (window == Window::chunked) return query - query % window_size;
-    return 0;
+    return program::AttentionWindow::first_seen_in(window, window_size, query);
   }
   // Behind the last query that sees a key.
   __device__ int seen_until(int key) const {
@@ -76,7 +73,7 @@ inline const Tensor& query_key_of(const Kernel& kernel, std::size_t packed, std:
 }
 
 // What a block can have of shared memory (CUDA C++ Programming Guide 13, table of compute capabilities: 99, 163 or
-// 227 KiB).
+// 227 KiB; of 12, 96 KiB for 7.0 and 64 for 7.5).
 std::size_t most_shared_bytes(int sm);
 
 // For every type and head size.

@@ -10,15 +10,18 @@ namespace {
 constexpr int kOwn = kFlashWarps * kFragment;  // own rows of a block
 template <int kDim>
 inline constexpr int kOthers = kDim <= 64 ? 64 : (kDim <= 128 ? 32 : 16);  // of the other side at a time
-constexpr int kStages = 2;  // tiles of the other side that are on the way
+// Tiles of the other side that are there: while one is multiplied the next comes, where copies go on beside the warps.
+template <class Mma>
+inline constexpr int kStages = Mma::kCopiesAre ? 2 : 1;
 
-template <int kDim>
+template <class Mma, int kDim>
 constexpr std::size_t backward_bytes() {
-  return tile_bytes<kDim>(2 * kOwn + 2 * kStages * kOthers<kDim>);
+  return tile_bytes<kDim>(2 * kOwn + 2 * kStages<Mma> * kOthers<kDim>);
 }
 
-// What blocks of every device from sm_80 on can have.
-static_assert(backward_bytes<256>() <= std::size_t{99} * 1024);
+// What blocks of every device from sm_80 on can have, and those of V100.
+static_assert(backward_bytes<Mma16816, 256>() <= std::size_t{99} * 1024);
+static_assert(backward_bytes<Mma884, 256>() <= std::size_t{96} * 1024);
 
 // Which gradients a kernel makes; with large heads registers are too few for both.
 enum class Makes : int { both, values, keys };
@@ -29,16 +32,17 @@ struct Numbers {
 };
 
 // Where a lane's elements of a warp's products are: c[0][j][e] is row(e / 2), column(j, e % 2).
+template <class Mma>
 struct Places {
   int first_row, first_column;
-  __device__ int row(int part) const { return first_row + part * 8 + lane_of_warp() / 4; }
-  __device__ int column(int j, int e) const { return first_column + j * 8 + lane_of_warp() % 4 * 2 + e; }
+  __device__ int row(int part) const { return first_row + Mma::row(part); }
+  __device__ int column(int j, int e) const { return first_column + Mma::column(j, e); }
 };
 
 // Scaled products c become probabilities and, where kGradients, the probabilities' gradients d those of the scaled
 // products. Rows are queries, or kRowsAreKeys; numbers(j, e) are those of the query of an element.
-template <bool kRowsAreKeys, bool kGradients, int kColumns, class OfQuery>
-__device__ __forceinline__ void take_scores(const AttentionNumbers& n, float slope, const Places& at,
+template <bool kRowsAreKeys, bool kGradients, class Mma, int kColumns, class OfQuery>
+__device__ __forceinline__ void take_scores(const AttentionNumbers& n, float slope, const Places<Mma>& at,
                                             bool is_masked, const OfQuery& numbers,
                                             float (&c)[1][kColumns][4], float (&d)[1][kColumns][4]) {
   if constexpr (kGradients) {
@@ -94,7 +98,7 @@ __device__ __forceinline__ void take_scores(const AttentionNumbers& n, float slo
 }
 
 // dQ = scale dS K. Grid: {blocks of queries, heads, sequences}.
-template <class T, int kDim>
+template <class Mma, class T, int kDim>
 __global__ void __launch_bounds__(kFlashThreads)
     flash_backward_queries(const T* dy, const T* query_key, const T* packed, const float* log_sum_exp,
                            const float* row_dots, T* gradient, AttentionNumbers n) {
@@ -128,36 +132,39 @@ __global__ void __launch_bounds__(kFlashThreads)
   Numbers of_part[2];
   ZEROPLAN_UNROLL
   for (int part = 0; part < 2; ++part) {
-    const int row = first + own + part * 8 + lane_of_warp() / 4;
+    const int row = first + own + Mma::row(part);
     if (row >= n.sequence) continue;
     of_part[part] = {log_sum_exp[n.number(at, row, head)], row_dots[n.number(at, row, head)]};
   }
   const auto numbers = [&](int, int e) { return of_part[e / 2]; };
-  const TileFragments<kDim, T> query_fragments(queries, own);
-  const TileFragments<kDim, T> d_out_fragments(d_outs, own);
+  const TileFragments<Mma, kDim, T> query_fragments(queries, own);
+  const TileFragments<Mma, kDim, T> d_out_fragments(d_outs, own);
   float d_queries[1][kDim / 8][4];
   clear(d_queries);
   int stage = 0;
-  for (int first_key = begin; first_key < end; first_key += kKeys, stage = 1 - stage) {
-    if (first_key + kKeys < end) start_tile(first_key + kKeys, 1 - stage);
+  for (int first_key = begin; first_key < end; first_key += kKeys, stage = (stage + 1) % kStages<Mma>) {
+    const bool is_last = first_key + kKeys >= end;
+    if (kStages < Mma >> 1 && !is_last) start_tile(first_key + kKeys, 1 - stage);
     end_copy_group();
-    wait_for_copies<1>();
+    wait_for_copies<kStages<Mma> - 1>();
     __syncthreads();
     const T* const keys = stages + stage * 2 * kTile;
     if (first_key <= last_row) {
       float scores[1][kKeys / 8][4];
       float d_scores[1][kKeys / 8][4];
-      multiply_by_rows<kDim, kKeys>(scores, query_fragments, keys);
-      multiply_by_rows<kDim, kKeys>(d_scores, d_out_fragments, keys + kTile);
+      multiply_by_rows<Mma, kDim, kKeys>(scores, query_fragments, keys);
+      multiply_by_rows<Mma, kDim, kKeys>(d_scores, d_out_fragments, keys + kTile);
       const bool is_masked = first_key + kKeys - 1 > first + own || first_key < n.first_seen(last_row);
-      take_scores<false, true>(n, slope, {first + own, first_key}, is_masked, numbers, scores, d_scores);
-      add_product<kDim, kKeys>(d_queries, d_scores, keys);
+      take_scores<false, true>(n, slope, Places<Mma>{first + own, first_key}, is_masked, numbers, scores,
+                               d_scores);
+      add_product<Mma, kDim, kKeys>(d_queries, d_scores, keys);
     }
     __syncthreads();  // the stage is free
+    if (kStages<Mma> == 1 && !is_last) start_tile(first_key + kKeys, 0);
   }
   wait_for_copies<0>();
   T* const tile = queries + own * kTileStride<kDim>;
-  round_into<kDim>(tile, d_queries[0], {n.scale, n.scale});
+  round_into<Mma, kDim>(tile, d_queries[0], {n.scale, n.scale});
   __syncwarp();
   store_rows<kDim, kFragment>(gradient + n.packed_query(at, head), n.packed_stride, tile, first + own,
                               n.sequence);
@@ -165,7 +172,7 @@ __global__ void __launch_bounds__(kFlashThreads)
 
 // dV = P^T dO and dK = scale dS^T Q, summed over the heads of a group. Scores are made transposed, so that they are left
 // operands of both. Grid: {blocks of keys, key-value heads, sequences}.
-template <class T, int kDim, Makes makes>
+template <class Mma, class T, int kDim, Makes makes>
 __global__ void __launch_bounds__(kFlashThreads)
     flash_backward_keys(const T* dy, const T* query_key, const T* packed, const float* log_sum_exp,
                         const float* row_dots, T* gradient, AttentionNumbers n) {
@@ -206,8 +213,8 @@ __global__ void __launch_bounds__(kFlashThreads)
   start_tile(0, 0);
   end_copy_group();
 
-  const TileFragments<kDim, T> key_fragments(keys, own);
-  const TileFragments<kDim, T> value_fragments(values, own);
+  const TileFragments<Mma, kDim, T> key_fragments(keys, own);
+  const TileFragments<Mma, kDim, T> value_fragments(values, own);
   constexpr int kKeyColumns = kMakesKeys ? kDim / 8 : 1;
   constexpr int kValueColumns = kMakesValues ? kDim / 8 : 1;
   float d_keys[1][kKeyColumns][4];
@@ -215,10 +222,11 @@ __global__ void __launch_bounds__(kFlashThreads)
   clear(d_keys);
   clear(d_values);
   int stage = 0;
-  for (int number = 0; number < tiles * n.group(); ++number, stage = 1 - stage) {
-    if (number + 1 < tiles * n.group()) start_tile(number + 1, 1 - stage);
+  for (int number = 0; number < tiles * n.group(); ++number, stage = (stage + 1) % kStages<Mma>) {
+    const bool is_last = number + 1 == tiles * n.group();
+    if (kStages < Mma >> 1 && !is_last) start_tile(number + 1, 1 - stage);
     end_copy_group();
-    wait_for_copies<1>();
+    wait_for_copies<kStages<Mma> - 1>();
     __syncthreads();
     const T* const queries = stages + stage * 2 * kTile;
     const T* const d_outs = queries + kTile;
@@ -227,9 +235,9 @@ __global__ void __launch_bounds__(kFlashThreads)
     if (first_query + kQueries > first + own) {
       float scores[1][kQueries / 8][4];
       float d_scores[1][kQueries / 8][4];
-      multiply_by_rows<kDim, kQueries>(scores, key_fragments, queries);
-      if constexpr (kMakesKeys) multiply_by_rows<kDim, kQueries>(d_scores, value_fragments, d_outs);
-      const Places places{first + own, first_query};
+      multiply_by_rows<Mma, kDim, kQueries>(scores, key_fragments, queries);
+      if constexpr (kMakesKeys) multiply_by_rows<Mma, kDim, kQueries>(d_scores, value_fragments, d_outs);
+      const Places<Mma> places{first + own, first_query};
       const auto numbers = [&](int j, int e) {
         const int row = places.column(j, e % 2) - first_query;
         const auto* from = reinterpret_cast<const float*>(queries + row * kTileStride<kDim> + kDim);
@@ -239,22 +247,23 @@ __global__ void __launch_bounds__(kFlashThreads)
           first_query < first + own + kFragment - 1 || n.first_seen(first_query + kQueries - 1) > first + own;
       take_scores<true, kMakesKeys>(n, n.is_biased ? n.slopes[head] : 0.0F, places, is_masked, numbers,
                                     scores, d_scores);
-      if constexpr (kMakesValues) add_product<kDim, kQueries>(d_values, scores, d_outs);
-      if constexpr (kMakesKeys) add_product<kDim, kQueries>(d_keys, d_scores, queries);
+      if constexpr (kMakesValues) add_product<Mma, kDim, kQueries>(d_values, scores, d_outs);
+      if constexpr (kMakesKeys) add_product<Mma, kDim, kQueries>(d_keys, d_scores, queries);
     }
     __syncthreads();  // the stage is free
+    if (kStages<Mma> == 1 && !is_last) start_tile(number + 1, 0);
   }
   wait_for_copies<0>();
   if constexpr (kMakesKeys) {
     T* const tile = keys + own * kTileStride<kDim>;
-    round_into<kDim>(tile, d_keys[0], {n.scale, n.scale});
+    round_into<Mma, kDim>(tile, d_keys[0], {n.scale, n.scale});
     __syncwarp();
     store_rows<kDim, kFragment>(gradient + n.packed_key(at, kv_head), n.packed_stride, tile, first + own,
                                 n.sequence);
   }
   if constexpr (kMakesValues) {
     T* const tile = values + own * kTileStride<kDim>;
-    round_into<kDim>(tile, d_values[0], {1.0F, 1.0F});
+    round_into<Mma, kDim>(tile, d_values[0], {1.0F, 1.0F});
     __syncwarp();
     store_rows<kDim, kFragment>(gradient + n.value(at, kv_head), n.packed_stride, tile, first + own,
                                 n.sequence);
@@ -265,24 +274,26 @@ __global__ void __launch_bounds__(kFlashThreads)
 
 void attention_backward(const Kernel& kernel, const Launcher& launcher) {
   const AttentionNumbers n = attention_numbers(kernel, 2);
-  const bool is_done = with_flash(kernel, launcher, {0, 1, 2, 5}, [&]<class T, int kDim>() {
+  const bool is_done = with_flash(kernel, launcher, {0, 1, 2, 5}, [&]<class Mma, class T, int kDim>() {
+    if (backward_bytes<Mma, kDim>() > most_shared_bytes(launcher.sm)) return false;
     const auto start = [&]<auto function>(int heads) {
       const LaunchShape shape{dim3(static_cast<unsigned>(div_ceil(n.sequence, kOwn)),
                                    static_cast<unsigned>(heads), static_cast<unsigned>(n.sequences)),
-                              dim3(kFlashThreads), backward_bytes<kDim>()};
+                              dim3(kFlashThreads), backward_bytes<Mma, kDim>()};
       launch<function>(
           launcher.stream, shape, OperandRanges(kernel), reinterpret_cast<const T*>(kernel.operands[0].data),
           reinterpret_cast<const T*>(query_key_of(kernel, 1, 2).data),
           reinterpret_cast<const T*>(kernel.operands[1].data), kernel.operands[3].as<float>().data(),
           kernel.operands[4].as<float>().data(), reinterpret_cast<T*>(kernel.operands[5].data), n);
     };
-    start.template operator()<flash_backward_queries<T, kDim>>(n.heads);
+    start.template operator()<flash_backward_queries<Mma, T, kDim>>(n.heads);
     if constexpr (kDim <= 128) {
-      start.template operator()<flash_backward_keys<T, kDim, Makes::both>>(n.kv_heads);
+      start.template operator()<flash_backward_keys<Mma, T, kDim, Makes::both>>(n.kv_heads);
     } else {
-      start.template operator()<flash_backward_keys<T, kDim, Makes::values>>(n.kv_heads);
-      start.template operator()<flash_backward_keys<T, kDim, Makes::keys>>(n.kv_heads);
+      start.template operator()<flash_backward_keys<Mma, T, kDim, Makes::values>>(n.kv_heads);
+      start.template operator()<flash_backward_keys<Mma, T, kDim, Makes::keys>>(n.kv_heads);
     }
+    return true;
   });
   if (!is_done) plain_attention_backward(kernel, launcher);
 }

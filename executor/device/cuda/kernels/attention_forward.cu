@@ -12,8 +12,8 @@ template <int kDim>
 inline constexpr int kRows = kFlashWarps* kRowTiles<kDim>* kFragment;  // queries of a block
 template <int kDim>
 inline constexpr int kKeys = kDim <= 64 ? 64 : 32;  // of a tile
-template <int kDim>
-inline constexpr bool kHoldsQueries = kDim <= 64;
+template <class Mma, int kDim>
+inline constexpr bool kHoldsQueries = kDim <= 64 && Mma::kRegisters == 4;
 
 template <int kDim>
 constexpr std::size_t forward_bytes() {
@@ -21,12 +21,11 @@ constexpr std::size_t forward_bytes() {
 }
 
 // Where a lane's elements of a warp's scores are: c[i][j][e] is row(i, e / 2), column(j, e % 2).
+template <class Mma>
 struct Places {
   int first_row, first_column;
-  __device__ int row(int tile, int part) const {
-    return first_row + tile * 16 + part * 8 + lane_of_warp() / 4;
-  }
-  __device__ int column(int j, int e) const { return first_column + j * 8 + lane_of_warp() % 4 * 2 + e; }
+  __device__ int row(int tile, int part) const { return first_row + tile * kFragment + Mma::row(part); }
+  __device__ int column(int j, int e) const { return first_column + Mma::column(j, e); }
 };
 
 // A row of scores as it goes: exp2(factor (score - maximum)) are its terms. The sum is of a lane's own columns until the
@@ -37,8 +36,8 @@ struct Running {
 };
 
 // Scaled products become scores in the model's units.
-template <int kTiles, int kColumns>
-__device__ __forceinline__ void shape_scores(const AttentionNumbers& n, float slope, const Places& at,
+template <class Mma, int kTiles, int kColumns>
+__device__ __forceinline__ void shape_scores(const AttentionNumbers& n, float slope, const Places<Mma>& at,
                                              float (&c)[kTiles][kColumns][4]) {
   ZEROPLAN_UNROLL
   for (int i = 0; i < kTiles; ++i) {
@@ -54,8 +53,8 @@ __device__ __forceinline__ void shape_scores(const AttentionNumbers& n, float sl
   }
 }
 
-template <int kTiles, int kColumns>
-__device__ __forceinline__ void mask_scores(const AttentionNumbers& n, const Places& at,
+template <class Mma, int kTiles, int kColumns>
+__device__ __forceinline__ void mask_scores(const AttentionNumbers& n, const Places<Mma>& at,
                                             float (&c)[kTiles][kColumns][4]) {
   ZEROPLAN_UNROLL
   for (int i = 0; i < kTiles; ++i) {
@@ -76,7 +75,7 @@ __device__ __forceinline__ void mask_scores(const AttentionNumbers& n, const Pla
 }
 
 // Scores become their terms, and `out` what it is with the new maxima.
-template <int kTiles, int kColumns, int kOut>
+template <class Mma, int kTiles, int kColumns, int kOut>
 __device__ __forceinline__ void take_scores(float factor, float (&c)[kTiles][kColumns][4],
                                             Running (&running)[kTiles][2], float (&out)[kTiles][kOut][4]) {
   ZEROPLAN_UNROLL
@@ -88,8 +87,8 @@ __device__ __forceinline__ void take_scores(float factor, float (&c)[kTiles][kCo
       ZEROPLAN_UNROLL
       for (int j = 0; j < kColumns; ++j)
         maximum = fmaxf(maximum, fmaxf(c[i][j][2 * part], c[i][j][2 * part + 1]));
-      maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, 1));
-      maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, 2));
+      maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, Mma::kSameRow0));
+      maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, Mma::kSameRow1));
       const float scaled = maximum == -kInfinity ? 0.0F : maximum * factor;  // nothing was seen yet
       const float kept = exp2_of(fmaf(row.maximum, factor, -scaled));
       row.maximum = maximum;
@@ -114,7 +113,7 @@ __device__ __forceinline__ void take_scores(float factor, float (&c)[kTiles][kCo
 
 // Grid: {blocks of queries, heads, sequences}. While a tile's scores are made its values come, and while those are
 // multiplied the next keys do.
-template <class T, int kDim>
+template <class Mma, class T, int kDim>
 __global__ void __launch_bounds__(kFlashThreads)
     flash_forward(const T* query_key, const T* packed, T* y, float* log_sum_exp, AttentionNumbers n) {
   constexpr int kTiles = kRowTiles<kDim>;
@@ -142,8 +141,8 @@ __global__ void __launch_bounds__(kFlashThreads)
   float out[kTiles][kDim / 8][4];
   clear(out);
   Running running[kTiles][2];
-  const TileFragments<kDim, T> fragments(queries, own);
-  HeldFragments<kDim, kTiles> held;
+  const TileFragments<Mma, kDim, T> fragments(queries, own);
+  HeldFragments<Mma, kDim, kTiles> held;
   bool is_first = true;
   for (; first_key < end; first_key += kColumns) {
     wait_for_copies<0>();
@@ -151,16 +150,16 @@ __global__ void __launch_bounds__(kFlashThreads)
     start_rows<kDim, kColumns>(values, value_head, n.packed_stride, first_key, n.sequence);
     end_copy_group();
     float scores[kTiles][kColumns / 8][4];
-    if constexpr (kHoldsQueries<kDim>) {
+    if constexpr (kHoldsQueries<Mma, kDim>) {
       if (is_first) {
         held.load(fragments);
         is_first = false;
       }
-      multiply_by_rows<kDim, kColumns>(scores, held, keys);
+      multiply_by_rows<Mma, kDim, kColumns>(scores, held, keys);
     } else {
-      multiply_by_rows<kDim, kColumns>(scores, fragments, keys);
+      multiply_by_rows<Mma, kDim, kColumns>(scores, fragments, keys);
     }
-    const Places places{first + own, first_key};
+    const Places<Mma> places{first + own, first_key};
     if (n.is_shaped()) shape_scores(n, slope, places, scores);
     const int last_row = first + own + kTiles * kFragment - 1;
     if (first_key + kColumns - 1 > first + own || first_key < n.first_seen(last_row))
@@ -171,8 +170,8 @@ __global__ void __launch_bounds__(kFlashThreads)
       start_rows<kDim, kColumns>(keys, key_head, n.query_key_stride, first_key + kColumns, n.sequence);
     }
     end_copy_group();
-    take_scores(factor, scores, running, out);
-    add_product<kDim, kColumns>(out, scores, values);
+    take_scores<Mma>(factor, scores, running, out);
+    add_product<Mma, kDim, kColumns>(out, scores, values);
   }
 
   const int lane = lane_of_warp();
@@ -183,16 +182,16 @@ __global__ void __launch_bounds__(kFlashThreads)
     ZEROPLAN_UNROLL
     for (int part = 0; part < 2; ++part) {
       float sum = running[i][part].sum;
-      sum += __shfl_xor_sync(kAllLanes, sum, 1);
-      sum += __shfl_xor_sync(kAllLanes, sum, 2);
+      sum += __shfl_xor_sync(kAllLanes, sum, Mma::kSameRow0);
+      sum += __shfl_xor_sync(kAllLanes, sum, Mma::kSameRow1);
       inverse[part] = 1.0F / sum;
-      const int row = first + own + i * kFragment + part * 8 + lane / 4;
-      if (lane % 4 == 0 && row < n.sequence) {
+      const int row = first + own + i * kFragment + Mma::row(part);
+      if ((lane & (Mma::kSameRow0 | Mma::kSameRow1)) == 0 && row < n.sequence) {
         log_sum_exp[n.number(at, row, head)] = (running[i][part].maximum * factor + log2f(sum)) * kLn2;
       }
     }
     T* const tile = queries + (own + i * kFragment) * kTileStride<kDim>;
-    round_into<kDim>(tile, out[i], inverse);
+    round_into<Mma, kDim>(tile, out[i], inverse);
     __syncwarp();
     store_rows<kDim, kFragment>(y + n.context(at, head), n.context_stride(), tile,
                                 first + own + i * kFragment, n.sequence);
@@ -204,15 +203,17 @@ __global__ void __launch_bounds__(kFlashThreads)
 
 void attention_forward(const Kernel& kernel, const Launcher& launcher) {
   const AttentionNumbers n = attention_numbers(kernel, 1);
-  const bool is_done = with_flash(kernel, launcher, {0, 1, 2}, [&]<class T, int kDim>() {
+  const bool is_done = with_flash(kernel, launcher, {0, 1, 2}, [&]<class Mma, class T, int kDim>() {
+    if (forward_bytes<kDim>() > most_shared_bytes(launcher.sm)) return false;
     const LaunchShape shape{dim3(static_cast<unsigned>(div_ceil(n.sequence, kRows<kDim>)),
                                  static_cast<unsigned>(n.heads), static_cast<unsigned>(n.sequences)),
                             dim3(kFlashThreads), forward_bytes<kDim>()};
-    launch<flash_forward<T, kDim>>(launcher.stream, shape, OperandRanges(kernel),
-                                   reinterpret_cast<const T*>(query_key_of(kernel, 0, 1).data),
-                                   reinterpret_cast<const T*>(kernel.operands[0].data),
-                                   reinterpret_cast<T*>(kernel.operands[2].data),
-                                   kernel.operands[3].as<float>().data(), n);
+    launch<flash_forward<Mma, T, kDim>>(launcher.stream, shape, OperandRanges(kernel),
+                                        reinterpret_cast<const T*>(query_key_of(kernel, 0, 1).data),
+                                        reinterpret_cast<const T*>(kernel.operands[0].data),
+                                        reinterpret_cast<T*>(kernel.operands[2].data),
+                                        kernel.operands[3].as<float>().data(), n);
+    return true;
   });
   if (!is_done) plain_attention_forward(kernel, launcher);
 }

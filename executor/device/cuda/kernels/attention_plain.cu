@@ -19,15 +19,14 @@ constexpr int kThreads = kWarps * kWarpLanes;
 constexpr int kTile = kWarpLanes;  // rows of the other side at a time
 constexpr int kMostRows = 4;       // own rows of a warp
 
-// Rows [first, first + count) of a head as fp32; those from `end` on are 0.
+// Rows [first, first + count) of a head as fp32, a warp each; those from `end` on are 0.
 __device__ __forceinline__ void load_rows(const Reals& from, Index offset, Index stride, int first, int count,
                                           int end, int dim, float* to, int to_stride) {
-  for (int i = static_cast<int>(threadIdx.x); i < count * dim; i += kThreads) {
-    const int row = i / dim;
-    const int column = i % dim;
+  for (int row = static_cast<int>(threadIdx.x) / kWarpLanes; row < count; row += kWarps) {
     const bool is_there = first + row < end;
-    to[row * to_stride + column] =
-        is_there ? load_real(from, offset + static_cast<Index>(first + row) * stride + column) : 0.0F;
+    const Index begin = offset + static_cast<Index>(first + row) * stride;
+    for (int column = static_cast<int>(threadIdx.x) % kWarpLanes; column < dim; column += kWarpLanes)
+      to[row * to_stride + column] = is_there ? load_real(from, begin + column) : 0.0F;
   }
 }
 
@@ -82,7 +81,7 @@ constexpr std::size_t shared_floats(int panels, int rows, int dim) {
 }
 
 // Grid: {blocks of queries, heads, sequences}.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 6)
     plain_forward(Reals query_key, Reals packed, Reals y, float* log_sum_exp, int rows_of_warp,
                   AttentionNumbers n) {
   const int dim = n.head_dim;
@@ -139,16 +138,17 @@ __global__ void __launch_bounds__(kThreads)
     const int row = own.row(i);
     const int token = own.first + row;
     if (token >= n.sequence) break;
+    const float inverse = 1.0F / sums[i];
     for (int column = lane; column < dim; column += kWarpLanes) {
       store_real(y, n.context(at, head) + token * n.context_stride() + column,
-                 out[row * dim + column] / sums[i]);
+                 out[row * dim + column] * inverse);
     }
     if (lane == 0) log_sum_exp[n.number(at, token, head)] = maxima[i] + logf(sums[i]);
   }
 }
 
 // d queries. Grid: {blocks of queries, heads, sequences}.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 6)
     plain_backward_queries(Reals dy, Reals query_key, Reals packed, const float* log_sum_exp,
                            const float* row_dots, Reals gradient, int rows_of_warp, AttentionNumbers n) {
   const int dim = n.head_dim;
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // d keys and d values, summed over the heads of a group. Grid: {blocks of keys, key-value heads, sequences}.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 6)
     plain_backward_keys(Reals dy, Reals query_key, Reals packed, const float* log_sum_exp,
                         const float* row_dots, Reals gradient, int rows_of_warp, AttentionNumbers n) {
   const int dim = n.head_dim;
@@ -240,17 +240,16 @@ __global__ void __launch_bounds__(kThreads)
       load_rows(query_key, n.query(at, head), n.query_key_stride, first, kTile, n.sequence, dim, tile,
                 dim + 1);
       __syncthreads();
-      float probabilities[kMostRows];
-      float slopes[kMostRows];
+      float factors[kMostRows];  // probabilities by the slopes of their scores
       for (int i = 0; i < kMostRows; ++i) {
         if (i >= own.of_warp) break;
         const int row = own.row(i);
         const bool is_seen = is_there && n.sees(token, own.first + row);
         const float product = dot(key + row * dim, tile + lane * (dim + 1), dim);
         const Score score = score_of(n, head, product, token - own.first - row);
-        probabilities[i] = is_seen ? expf(score.value - log_sum) : 0.0F;
-        slopes[i] = score.slope;
-        weights[row * kTile + lane] = probabilities[i];
+        const float probability = is_seen ? expf(score.value - log_sum) : 0.0F;
+        factors[i] = probability * score.slope;
+        weights[row * kTile + lane] = probability;
       }
       __syncthreads();
       load_rows(dy, n.context(at, head), n.context_stride(), first, kTile, n.sequence, dim, tile, dim + 1);
@@ -261,7 +260,7 @@ __global__ void __launch_bounds__(kThreads)
         add_weighted(d_value + row * dim, weights + row * kTile, tile, dim);
         const float d_probability = dot(value + row * dim, tile + lane * (dim + 1), dim);
         __syncwarp();
-        weights[row * kTile + lane] = probabilities[i] * (d_probability - row_dot) * slopes[i];
+        weights[row * kTile + lane] = factors[i] * (d_probability - row_dot);
       }
       __syncthreads();
       load_rows(query_key, n.query(at, head), n.query_key_stride, first, kTile, n.sequence, dim, tile,
@@ -327,6 +326,7 @@ LaunchShape plain_shape(const AttentionNumbers& n, int heads, int rows_of_warp, 
 
 std::size_t most_shared_bytes(int sm) {
   constexpr std::size_t kKiBytes = 1024;
+  if (sm == 75) return 64 * kKiBytes;
   if (sm == 80 || sm == 87) return 163 * kKiBytes;
   if (sm >= 90 && sm < 120) return 227 * kKiBytes;
   return sm >= 86 ? 99 * kKiBytes : 96 * kKiBytes;
@@ -359,8 +359,7 @@ AttentionNumbers attention_numbers(const Kernel& kernel, int normed) {
   n.soft_cap = static_cast<float>(model.attention_soft_cap);
   if (n.soft_cap > 0) n.inverse_cap = 1 / n.soft_cap;
   if (model.window.is_windowed(kernel.layer)) {
-    const bool is_sliding = model.window.kind == program::AttentionWindow::Kind::sliding;
-    n.window = is_sliding ? Window::sliding : Window::chunked;
+    n.window = model.window.kind;
     n.window_size = static_cast<int>(std::min(model.window.size, kMost));
   }
   n.is_biased = model.alibi_heads > 0;

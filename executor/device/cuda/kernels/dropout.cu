@@ -6,14 +6,14 @@ namespace zeroplan::executor::cuda {
 
 namespace {
 
-template <bool kVectors>
+template <bool kVectors, bool kDivided>
 __global__ void __launch_bounds__(kFlatThreads) drop_elements(Dropout dropout, const float* scalars, Reals x,
                                                               std::uint8_t* mask, Reals y, Index elements) {
   const std::uint32_t step = step_of(scalars);
   over_flat<kVectors>(elements, [&](const auto& at) {
     float values[kEight];
     read(x, 0, at, values);
-    const unsigned kept = draw(dropout, step, 0, at);
+    const unsigned kept = draw<kDivided>(dropout, step, 0, at);
     drop(kept, dropout.scale(), values);
     write_mask(mask, 0, at, kept);
     write(y, 0, at, values);
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 void start(const Kernel& kernel, const Launcher& launcher, const Tensor& mask, const Tensor& from,
            const Tensor& to, Elements elements) {
-  const float scale = Dropout(0, settings_of(kernel).dropout).scale();
+  const float scale = Dropout({}, settings_of(kernel).dropout).scale();
   with_vectors(are_aligned(mask, from, to), [&](auto vectors) {
     launch<drop_by_mask<vectors()>>(launcher.stream, flat_shape(elements), OperandRanges(kernel), scale,
                                     reinterpret_cast<const std::uint8_t*>(mask.data), reals(from), reals(to),
@@ -49,11 +49,19 @@ void dropout_forward(const Kernel& kernel, const Launcher& launcher) {
   const Tensor& mask = kernel.operands[1];
   const Tensor& y = kernel.operands[2];
   if (!kernel.scalars) refuse(kernel, "the scalars with the step's number are missing");
-  with_vectors(are_aligned(x, mask, y), [&](auto vectors) {
-    launch<drop_elements<vectors()>>(launcher.stream, flat_shape(kernel.dims[0]), OperandRanges(kernel),
-                                     Dropout(kernel.dropout_key, settings_of(kernel).dropout),
-                                     reinterpret_cast<const float*>(kernel.scalars.data), reals(x),
-                                     reinterpret_cast<std::uint8_t*>(mask.data), reals(y), kernel.dims[0]);
+  const auto drop = [&](auto vectors, auto divided) {
+    launch<drop_elements<vectors(), divided()>>(
+        launcher.stream, flat_shape(kernel.dims[0]), OperandRanges(kernel),
+        Dropout(kernel.mask, settings_of(kernel).dropout),
+        reinterpret_cast<const float*>(kernel.scalars.data), reals(x),
+        reinterpret_cast<std::uint8_t*>(mask.data), reals(y), kernel.dims[0]);
+  };
+  with_vectors(are_aligned(x, mask, y) && kernel.mask.numbers.are_in_fours(), [&](auto vectors) {
+    if (kernel.mask.numbers.part != 0) {
+      drop(vectors, std::true_type{});
+    } else {
+      drop(vectors, std::false_type{});
+    }
   });
 }
 

@@ -11,20 +11,23 @@ __device__ __forceinline__ std::uint32_t step_of(const float* scalars) {
   return static_cast<std::uint32_t>(scalar_at(scalars, kStepNumber));
 }
 
-// Bit i: whether element offset + at[i] stays.
+// Bit i: whether element offset + at[i] stays. With vectors, MaskNumbers::are_in_fours(). Where no mask is divided, the
+// division of its numbers would only take registers.
+template <bool kDivided>
 __device__ __forceinline__ unsigned draw(const Dropout& dropout, std::uint32_t step, Index offset,
                                          const Eight<true>& at) {
-  const auto four = static_cast<std::uint64_t>(offset + at.first) / 4;
+  const std::uint64_t four = dropout.number_of<kDivided>(static_cast<std::uint64_t>(offset + at.first)) / 4;
   return dropout.kept_of_four(four, step) | dropout.kept_of_four(four + 1, step) << 4U;
 }
+template <bool kDivided>
 __device__ __forceinline__ unsigned draw(const Dropout& dropout, std::uint32_t step, Index offset,
                                          const Eight<false>& at) {
   unsigned kept = 0;
   ZEROPLAN_UNROLL
   for (int i = 0; i < kEight; ++i) {
     if (!at.has(i)) continue;
-    const auto element = static_cast<std::uint64_t>(offset + at[i]);
-    kept |= (dropout.kept_of_four(element / 4, step) >> (element % 4) & 1U) << i;
+    const std::uint64_t number = dropout.number_of<kDivided>(static_cast<std::uint64_t>(offset + at[i]));
+    kept |= (dropout.kept_of_four(number / 4, step) >> (number % 4) & 1U) << i;
   }
   return kept;
 }

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "executor/device/cuda/kernels/attention.cuh"
-#include "executor/device/cuda/tensor_core.cuh"
+#include "executor/device/cuda/kernels/warp_product.cuh"
 
 // Pieces of attention on tensor cores (FlashAttention-2, arXiv 2307.08691): a block of four warps with tiles of a head's
-// rows in shared memory, 16-bit elements, products in fp32 registers.
+// rows in shared memory, 16-bit elements, products in fp32 registers. Mma is how a warp multiplies (warp_product.cuh).
 namespace zeroplan::executor::cuda {
 
 inline constexpr int kFlashWarps = 4;
@@ -23,9 +23,6 @@ template <int kDim>
 constexpr std::size_t tile_bytes(int rows) {
   return static_cast<std::size_t>(rows) * kTileStride<kDim> * sizeof(std::uint16_t);
 }
-
-__device__ __forceinline__ int lane_of_warp() { return static_cast<int>(threadIdx.x % kWarpLanes); }
-__device__ __forceinline__ int warp_of_block() { return static_cast<int>(threadIdx.x / kWarpLanes); }
 
 // Starts to copy rows [first, first + kRows) of a head into a tile; those from `end` on become 0.
 template <int kDim, int kRows, class T>
@@ -55,14 +52,13 @@ __device__ __forceinline__ void store_rows(T* head, Index stride, const T* tile,
 }
 
 // Rounds products of one warp, factor[part] c, into its rows of a tile.
-template <int kDim, class T>
+template <class Mma, int kDim, class T>
 __device__ __forceinline__ void round_into(T* tile, const float (&c)[kDim / 8][4], const float (&factor)[2]) {
-  const int lane = lane_of_warp();
   ZEROPLAN_UNROLL
   for (int j = 0; j < kDim / 8; ++j) {
     ZEROPLAN_UNROLL
     for (int part = 0; part < 2; ++part) {
-      T* to = tile + (lane / 4 + part * 8) * kTileStride<kDim> + j * 8 + lane % 4 * 2;
+      T* to = tile + Mma::row(part) * kTileStride<kDim> + Mma::column(j, 0);
       *reinterpret_cast<std::uint32_t*>(to) =
           pair_of(c[j][2 * part] * factor[part], c[j][2 * part + 1] * factor[part], T{});
     }
@@ -70,37 +66,37 @@ __device__ __forceinline__ void round_into(T* tile, const float (&c)[kDim / 8][4
 }
 
 // The left operand's fragments of 16 rows after 16 rows of a tile, loaded when they are asked for.
-template <int kDim, class T>
+template <class Mma, int kDim, class T>
 class TileFragments {
  public:
   __device__ __forceinline__ TileFragments(const T* tile, int first_row)
-      : row_(tile + (first_row + lane_of_warp() % 16) * kTileStride<kDim> + lane_of_warp() / 16 * 8) {}
-  __device__ __forceinline__ void get(int i, int step, std::uint32_t (&to)[4]) const {
-    load_matrices(to, row_ + i * kFragment * kTileStride<kDim> + step * kFragment);
+      : tile_(tile + first_row * kTileStride<kDim>) {}
+  __device__ __forceinline__ void get(int i, int step, std::uint32_t (&to)[Mma::kRegisters]) const {
+    Mma::load_left(tile_ + i * kFragment * kTileStride<kDim> + step * kFragment, kTileStride<kDim>, to);
   }
 
  private:
-  const T* row_;
+  const T* tile_;
 };
 // The same, held in registers.
-template <int kDim, int kTiles>
+template <class Mma, int kDim, int kTiles>
 class HeldFragments {
  public:
   template <class T>
-  __device__ __forceinline__ void load(const TileFragments<kDim, T>& from) {
+  __device__ __forceinline__ void load(const TileFragments<Mma, kDim, T>& from) {
     ZEROPLAN_UNROLL
     for (int i = 0; i < kTiles; ++i) {
       ZEROPLAN_UNROLL
       for (int step = 0; step < kDim / kFragment; ++step) from.get(i, step, held_[i][step]);
     }
   }
-  __device__ __forceinline__ void get(int i, int step, std::uint32_t (&to)[4]) const {
+  __device__ __forceinline__ void get(int i, int step, std::uint32_t (&to)[Mma::kRegisters]) const {
     ZEROPLAN_UNROLL
-    for (int part = 0; part < 4; ++part) to[part] = held_[i][step][part];
+    for (int part = 0; part < Mma::kRegisters; ++part) to[part] = held_[i][step][part];
   }
 
  private:
-  std::uint32_t held_[kTiles][kDim / kFragment][4];
+  std::uint32_t held_[kTiles][kDim / kFragment][Mma::kRegisters];
 };
 
 template <int kTiles, int kColumns>
@@ -116,55 +112,45 @@ __device__ __forceinline__ void clear(float (&c)[kTiles][kColumns][4]) {
 }
 
 // c = A B^T of kTiles times 16 rows with kColumns rows of a tile.
-template <int kDim, int kColumns, int kTiles, class Fragments, class T>
+template <class Mma, int kDim, int kColumns, int kTiles, class Fragments, class T>
 __device__ __forceinline__ void multiply_by_rows(float (&c)[kTiles][kColumns / 8][4], const Fragments& a,
                                                  const T* tile) {
   clear(c);
-  const int lane = lane_of_warp();
-  const T* row = tile + (lane / 16 * 8 + lane % 8) * kTileStride<kDim> + lane / 8 % 2 * 8;
   ZEROPLAN_UNROLL
   for (int step = 0; step < kDim / kFragment; ++step) {
-    std::uint32_t left[kTiles][4];
+    std::uint32_t left[kTiles][Mma::kRegisters];
     ZEROPLAN_UNROLL
     for (int i = 0; i < kTiles; ++i) a.get(i, step, left[i]);
     ZEROPLAN_UNROLL
     for (int j = 0; j < kColumns / 16; ++j) {
-      std::uint32_t right[4];
-      load_matrices(right, row + j * 16 * kTileStride<kDim> + step * kFragment);
+      std::uint32_t right[Mma::kRegisters];
+      Mma::template load_right<Rows::of_transposed_b>(tile + j * 16 * kTileStride<kDim> + step * kFragment,
+                                                      kTileStride<kDim>, right);
       ZEROPLAN_UNROLL
       for (int i = 0; i < kTiles; ++i) {
-        multiply(c[i][2 * j], left[i], right[0], right[1], T{});
-        multiply(c[i][2 * j + 1], left[i], right[2], right[3], T{});
+        Mma::template add_product<Rows::of_transposed_b>(c[i][2 * j], c[i][2 * j + 1], left[i], right, T{});
       }
     }
   }
 }
 
 // c += round(p) B of kTiles times 16 rows, B kInner rows of a tile: products that stay in registers as left operands.
-template <int kDim, int kInner, int kTiles, class T>
+template <class Mma, int kDim, int kInner, int kTiles, class T>
 __device__ __forceinline__ void add_product(float (&c)[kTiles][kDim / 8][4],
                                             const float (&p)[kTiles][kInner / 8][4], const T* tile) {
-  const int lane = lane_of_warp();
-  const T* row = tile + lane % 16 * kTileStride<kDim> + lane / 16 * 8;
   ZEROPLAN_UNROLL
   for (int step = 0; step < kInner / kFragment; ++step) {
-    std::uint32_t left[kTiles][4];
+    std::uint32_t left[kTiles][Mma::kRegisters];
     ZEROPLAN_UNROLL
-    for (int i = 0; i < kTiles; ++i) {
-      ZEROPLAN_UNROLL
-      for (int part = 0; part < 4; ++part) {
-        const float(&from)[4] = p[i][2 * step + part / 2];
-        left[i][part] = pair_of(from[part % 2 * 2], from[part % 2 * 2 + 1], T{});
-      }
-    }
+    for (int i = 0; i < kTiles; ++i) Mma::take_left(p[i][2 * step], p[i][2 * step + 1], left[i], T{});
     ZEROPLAN_UNROLL
     for (int j = 0; j < kDim / 16; ++j) {
-      std::uint32_t right[4];
-      load_matrices_transposed(right, row + step * kFragment * kTileStride<kDim> + j * 16);
+      std::uint32_t right[Mma::kRegisters];
+      Mma::template load_right<Rows::of_b>(tile + step * kFragment * kTileStride<kDim> + j * 16,
+                                           kTileStride<kDim>, right);
       ZEROPLAN_UNROLL
       for (int i = 0; i < kTiles; ++i) {
-        multiply(c[i][2 * j], left[i], right[0], right[1], T{});
-        multiply(c[i][2 * j + 1], left[i], right[2], right[3], T{});
+        Mma::template add_product<Rows::of_b>(c[i][2 * j], c[i][2 * j + 1], left[i], right, T{});
       }
     }
   }
@@ -173,41 +159,60 @@ __device__ __forceinline__ void add_product(float (&c)[kTiles][kDim / 8][4],
 // tanh(x), off by 10^-7 at most: what 16-bit scores do not see.
 __device__ __forceinline__ float tanh_of(float x) { return 1 - __fdividef(2, exp2_of(x * (2 * kLog2E)) + 1); }
 
-// The host's side: calls start.operator()<T, kDim>() and returns true where these kernels take the instruction: its
-// operands are of one 16-bit type, rows begin at multiples of 16 bytes, and the head size is one of theirs.
+// ---- the host's side ----
+
+// What kernels are built for: CUDA 13's modules begin at sm_80, the one for V100 has sm_70 alone, emulation all.
+#if defined(ZEROPLAN_EMULATED)
+inline constexpr bool kHasMma16816 = true, kHasMma884 = true;
+#elif defined(ZEROPLAN_OLDEST_SM) && ZEROPLAN_OLDEST_SM < 80
+inline constexpr bool kHasMma16816 = false, kHasMma884 = true;
+#else
+inline constexpr bool kHasMma16816 = true, kHasMma884 = false;
+#endif
+
+// Calls start.operator()<Mma, T, kDim>() where the head size is one of these kernels'; whether it did and that returned
+// true.
+template <class Mma, class T, class Start>
+bool with_head_size(std::int64_t head_size, const Start& start) {
+  switch (head_size) {
+    case 64:
+      return start.template operator()<Mma, T, 64>();
+    case 80:
+      return start.template operator()<Mma, T, 80>();
+    case 96:
+      return start.template operator()<Mma, T, 96>();
+    case 128:
+      return start.template operator()<Mma, T, 128>();
+    case 256:
+      return start.template operator()<Mma, T, 256>();
+    default:
+      return false;
+  }
+}
+
+// The same where these kernels take the instruction on the launcher's device: its operands are of one 16-bit type whose
+// products the device has, and rows begin at multiples of 16 bytes.
 template <class Start>
 bool with_flash(const Kernel& kernel, const Launcher& launcher, std::initializer_list<std::size_t> operands,
                 const Start& start) {
-  if (launcher.sm < 80) return false;
   const program::DataType type = kernel.operands[*operands.begin()].type;
   if (type == program::DataType::fp32) return false;
   for (const std::size_t i : operands) {
     const Tensor& operand = kernel.operands[i];
     if (operand && (operand.type != type || !is_aligned(operand))) return false;
   }
-  const auto with_type = [&]<class T>() {
-    switch (kernel.dims[3]) {
-      case 64:
-        start.template operator()<T, 64>();
-        return true;
-      case 80:
-        start.template operator()<T, 80>();
-        return true;
-      case 96:
-        start.template operator()<T, 96>();
-        return true;
-      case 128:
-        start.template operator()<T, 128>();
-        return true;
-      case 256:
-        start.template operator()<T, 256>();
-        return true;
-      default:
-        return false;
+  const std::int64_t head_size = kernel.dims[3];
+  const bool is_fp16 = type == program::DataType::fp16;
+  if constexpr (kHasMma16816) {
+    if (launcher.sm >= 80) {
+      return is_fp16 ? with_head_size<Mma16816, fp16>(head_size, start)
+                     : with_head_size<Mma16816, bf16>(head_size, start);
     }
-  };
-  return type == program::DataType::bf16 ? with_type.template operator()<bf16>()
-                                         : with_type.template operator()<fp16>();
+  }
+  if constexpr (kHasMma884) {
+    if (launcher.sm < 80 && is_fp16) return with_head_size<Mma884, fp16>(head_size, start);
+  }
+  return false;
 }
 
 }  // namespace zeroplan::executor::cuda

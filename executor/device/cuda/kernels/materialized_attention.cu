@@ -67,7 +67,7 @@ __device__ __forceinline__ void load_panel(const Heads& from, Index begin, int r
 
 // Results = finish(left right) with left {rows, inner}, right {inner, columns}. Grid: {squares, heads, sequences}.
 template <Finish finish>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     head_product(Heads left, Heads right, Heads results, Product product, AttentionNumbers n) {
   auto* const left_panel = reinterpret_cast<float*>(shared_bytes());
   float* const right_panel = left_panel + kDepth * kStride;

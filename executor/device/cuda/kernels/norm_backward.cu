@@ -9,13 +9,14 @@ namespace zeroplan::executor::cuda {
 
 namespace {
 
-constexpr int kChunks =
-    2;  // of eight elements of a row that a thread holds, with their parameters' gradients
+// Of eight elements of a row, which a thread holds with their parameters' gradients. With a block for each row and no
+// vectors, registers are too few for two.
+template <bool kVectors, bool kWarps>
+inline constexpr int kChunks = kVectors || kWarps ? 2 : 1;
 constexpr int kThreads = 512;
 constexpr int kWarpThreads = 256;  // of a block whose warps have a row each
 constexpr int kWarpsOfBlock = kWarpThreads / kWarpLanes;
-constexpr Index kWidestOfWarp = Index{kWarpLanes} * kEight * kChunks;
-constexpr Index kWidestHeld = Index{kThreads} * kEight * kChunks;
+constexpr Index kWidestOfWarp = Index{kWarpLanes} * kEight * kChunks<true, true>;
 // Rows are divided into so many ranges at most, a block each, whatever the device: the order of sums is that of shapes.
 constexpr Index kRanges = 256, kRangesOfWarps = 1024;
 
@@ -50,6 +51,17 @@ __device__ __forceinline__ void write_dx(const Reals& dx, Index offset, bool ove
   write(dx, offset, at, out);
 }
 
+// Elements that begin as 0 with the first addition.
+template <bool kVectors>
+__device__ __forceinline__ void add_to(const Reals& sums, Index offset, bool is_first,
+                                       const Eight<kVectors>& at, const float (&values)[kEight]) {
+  float total[kEight] = {};
+  if (!is_first) read(sums, offset, at, total);
+  ZEROPLAN_UNROLL
+  for (int i = 0; i < kEight; ++i) total[i] += values[i];
+  write(sums, offset, at, total);
+}
+
 // A block has a range of rows, which its warps take in turn or all its threads together. The sums of its dw and db are
 // row `block` of `parts`, {ranges, 2 width}.
 template <bool kVectors, bool kWarps>
@@ -63,15 +75,16 @@ __global__ void __launch_bounds__(kWarps ? kWarpThreads : kThreads)
   constexpr Index kGroups = kWarps ? kWarpsOfBlock : 1;
   const Index begin = static_cast<Index>(blockIdx.x) * rows_of_range;
   const Index end = smaller(norm.rows, begin + rows_of_range);
-  float dw[kChunks][kEight] = {};
-  float db[kChunks][kEight] = {};
+  constexpr int kHeld = kChunks<kVectors, kWarps>;
+  float dw[kHeld][kEight] = {};
+  float db[kHeld][kEight] = {};
   for (Index row = begin + group; row < end; row += kGroups) {
     const NormStatistics statistic = norm.load(statistics, row);
-    float up[kChunks][kEight];
-    float normed[kChunks][kEight];
+    float up[kHeld][kEight];
+    float normed[kHeld][kEight];
     float sums[2] = {0, 0};
     ZEROPLAN_UNROLL
-    for (int c = 0; c < kChunks; ++c) {
+    for (int c = 0; c < kHeld; ++c) {
       const Eight<kVectors> at(c, thread, threads, norm.width);
       dy_and_normed(dy, places.dy(row), x, places.x(row), at, statistic, up[c], normed[c]);
       float weight[kEight];
@@ -89,7 +102,7 @@ __global__ void __launch_bounds__(kWarps ? kWarpThreads : kThreads)
     sums[0] = norm.centred ? sums[0] / static_cast<float>(norm.width) : 0;
     sums[1] /= static_cast<float>(norm.width);
     ZEROPLAN_UNROLL
-    for (int c = 0; c < kChunks; ++c) {
+    for (int c = 0; c < kHeld; ++c) {
       const Eight<kVectors> at(c, thread, threads, norm.width);
       float weight[kEight];
       norm.read_weight(parameters, at, weight);
@@ -99,7 +112,7 @@ __global__ void __launch_bounds__(kWarps ? kWarpThreads : kThreads)
   // Of warps, one behind the other in shared memory, and then added in their order.
   float* own = kWarps ? shared + group * 2 * norm.width : parts + blockIdx.x * 2 * norm.width;
   ZEROPLAN_UNROLL
-  for (int c = 0; c < kChunks; ++c) {
+  for (int c = 0; c < kHeld; ++c) {
     const Eight<kVectors> at(c, thread, threads, norm.width);
     ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) {
@@ -120,15 +133,15 @@ __global__ void __launch_bounds__(kWarps ? kWarpThreads : kThreads)
 
 // The same of rows that are too long for registers: they are read twice, and sums are made where they end.
 template <bool kVectors>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     norm_gradients_of_long_rows(Norm norm, Places places, Index rows_of_range, bool overwrite, Reals dy,
                                 Reals x, Reals parameters, const float* statistics, Reals dx, float* parts) {
   auto* slots = reinterpret_cast<float*>(shared_bytes());
   const Index chunks = (norm.width + kEight * kThreads - 1) / (kEight * kThreads);
   const Index begin = static_cast<Index>(blockIdx.x) * rows_of_range;
   const Index end = smaller(norm.rows, begin + rows_of_range);
-  float* dw = parts + blockIdx.x * 2 * norm.width;
-  float* db = dw + norm.width;
+  const Reals sums_of_range{reinterpret_cast<std::byte*>(parts + blockIdx.x * 2 * norm.width),
+                            program::DataType::fp32};
   for (Index row = begin; row < end; ++row) {
     const NormStatistics statistic = norm.load(statistics, row);
     float up[kEight];
@@ -139,14 +152,15 @@ __global__ void __launch_bounds__(kThreads)
       const Eight<kVectors> at(c, static_cast<int>(threadIdx.x), kThreads, norm.width);
       dy_and_normed(dy, places.dy(row), x, places.x(row), at, statistic, up, normed);
       norm.read_weight(parameters, at, weight);
+      // What is not there is 0 of dy.
       ZEROPLAN_UNROLL
       for (int i = 0; i < kEight; ++i) {
-        if (!at.has(i)) continue;
         sums[0] += up[i] * weight[i];
         sums[1] += up[i] * weight[i] * normed[i];
-        dw[at[i]] = (row == begin ? 0.0F : dw[at[i]]) + up[i] * normed[i];
-        db[at[i]] = (row == begin ? 0.0F : db[at[i]]) + up[i];
+        normed[i] *= up[i];
       }
+      add_to(sums_of_range, 0, row == begin, at, normed);
+      add_to(sums_of_range, norm.width, row == begin, at, up);
     }
     row_sums<false>(sums, slots);
     sums[0] = norm.centred ? sums[0] / static_cast<float>(norm.width) : 0;
@@ -182,7 +196,6 @@ void norm_backward(const Kernel& kernel, const Launcher& launcher) {
   const Norm norm = norm_of(kernel, x, kernel.operands[2], kernel.operands[3]);
   if (norm.width == 0 || norm.rows == 0) return;
   const bool warps = norm.width <= kWidestOfWarp;
-  const bool held = norm.width <= kWidestHeld;
   const Bytes range_bytes = 2 * norm.width * static_cast<Bytes>(sizeof(float));
   const Index most = std::clamp<Index>(kKernelWorkspace / range_bytes, 1, warps ? kRangesOfWarps : kRanges);
   const Index rows_of_range = div_ceil(norm.rows, most);
@@ -190,17 +203,15 @@ void norm_backward(const Kernel& kernel, const Launcher& launcher) {
   require_workspace(kernel, launcher, ranges * range_bytes);
   LaunchShape shape{dim3(static_cast<unsigned>(ranges)), dim3(kThreads),
                     sizeof(float) * 2 * kThreads / kWarpLanes};
-  if (warps) {
-    shape.block = dim3(kWarpThreads);
-    shape.shared_bytes = static_cast<std::size_t>(range_bytes) * kWarpsOfBlock;
-  } else if (held) {
-    shape.block = dim3(static_cast<unsigned>(row_threads(norm.width, kChunks, kThreads)));
-  }
   const bool all = norm.takes_vectors(dy) && norm.takes_vectors(x) && norm.takes_vectors(dx);
   with_vectors(all, [&](auto vectors) {
+    constexpr int kHeld = kChunks<vectors(), false>;
     if (warps) {
+      shape.block = dim3(kWarpThreads);
+      shape.shared_bytes = static_cast<std::size_t>(range_bytes) * kWarpsOfBlock;
       start<norm_gradients<vectors(), true>>(kernel, launcher, norm, shape, rows_of_range);
-    } else if (held) {
+    } else if (norm.width <= Index{kThreads} * kEight * kHeld) {
+      shape.block = dim3(static_cast<unsigned>(row_threads(norm.width, kHeld, kThreads)));
       start<norm_gradients<vectors(), false>>(kernel, launcher, norm, shape, rows_of_range);
     } else {
       start<norm_gradients_of_long_rows<vectors()>>(kernel, launcher, norm, shape, rows_of_range);

@@ -41,7 +41,7 @@ __device__ __forceinline__ float moved(float w, float decay, float step) {
 }
 
 template <int kStates, bool kVectors>
-__global__ void __launch_bounds__(kFlatThreads)
+__global__ void __launch_bounds__(kFlatThreads, 3)
     update(Rule rule, Undecayed undecayed, Reals gradient, Reals weights, Reals copy, States states,
            const float* scalars, Index elements) {
   const float rate = scalar_at(scalars, kLearningRate);

@@ -258,20 +258,11 @@ inline LaunchShape shape_of(const Tiles& tiles, Index rows) {
 // memory of kCount numbers for each warp, and is not needed for warps.
 template <bool kWarps, int kCount>
 __device__ __forceinline__ void row_sums(float (&values)[kCount], float* slots) {
-  ZEROPLAN_UNROLL
-  for (int i = 0; i < kCount; ++i) values[i] = warp_sum(values[i]);
-  if constexpr (!kWarps) {
-    const auto warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-    const auto lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-    const auto warps = static_cast<int>(blockDim.x) / kWarpLanes;
-    if (lane == 0) {
-      ZEROPLAN_UNROLL
-      for (int i = 0; i < kCount; ++i) slots[warp * kCount + i] = values[i];
-    }
-    __syncthreads();
+  if constexpr (kWarps) {
     ZEROPLAN_UNROLL
-    for (int i = 0; i < kCount; ++i) values[i] = warp_sum(lane < warps ? slots[lane * kCount + i] : 0.0F);
-    __syncthreads();
+    for (int i = 0; i < kCount; ++i) values[i] = warp_sum(values[i]);
+  } else {
+    block_sums(values, slots);
   }
 }
 

@@ -45,7 +45,7 @@ struct Addition {
     ZEROPLAN_UNROLL
     for (int i = 0; i < kEight; ++i) sum[i] += shift[i];
     if (mask != nullptr) {
-      const unsigned kept = draw(dropout, step_of(scalars), offset, at);
+      const unsigned kept = draw<false>(dropout, step_of(scalars), offset, at);
       drop(kept, dropout.scale(), sum);
       write_mask(mask, offset, at, kept);
     }
@@ -58,6 +58,7 @@ struct Addition {
 inline Addition addition_of(const Kernel& kernel) {
   const auto& [branch, bias, residual, mask, out, none] = kernel.operands;
   if (mask && !kernel.scalars) refuse(kernel, "the scalars with the step's number are missing");
+  if (kernel.mask.numbers.part != 0) refuse(kernel, "a mask that ranks divide is dropout_forward's");
   return {.branch = reals(branch),
           .bias = reals(bias),
           .residual = reals(residual),
@@ -65,12 +66,13 @@ inline Addition addition_of(const Kernel& kernel) {
           .mask = reinterpret_cast<std::uint8_t*>(mask.data),
           .scalars = reinterpret_cast<const float*>(kernel.scalars.data),
           .aligned_bias = is_aligned(bias),
-          .dropout = Dropout(kernel.dropout_key, settings_of(kernel).dropout)};
+          .dropout = Dropout(kernel.mask, settings_of(kernel).dropout)};
 }
 // Whether rows of so many elements take 16-byte accesses.
 inline bool takes_vectors(const Kernel& kernel, Index hidden) {
   const auto& [branch, bias, residual, mask, out, none] = kernel.operands;
-  return hidden % kEight == 0 && are_aligned(branch, residual, out, mask);
+  return hidden % kEight == 0 && are_aligned(branch, residual, out, mask) &&
+         kernel.mask.numbers.are_in_fours();
 }
 
 }  // namespace zeroplan::executor::cuda
