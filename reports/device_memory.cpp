@@ -66,10 +66,10 @@ const RankMeasurement* fullest(const Measurement& measurement) {
 }
 
 std::string_view title_of(std::string_view point) {
-  if (point == "opened") return "device opened: its context";
+  if (point == "opened") return "device opened";
   if (point == "communicators") return "communicators";
   if (point == "arena") return "buffers";
-  return point == "first_step" ? "first step: workspaces, kernels" : "last step";
+  return point == "first_step" ? "first step" : "last step";
 }
 
 }  // namespace
