@@ -11,7 +11,7 @@
 
 // What can go wrong on GPUs, as a user of `zeroplan validate --device cuda` meets it: a message that says what and, where
 // something can be done, what to do; exit code 3 where the machine lacks something and 4 where the run failed; nothing left;
-// and an end within a minute.
+// and an end within two minutes, on a machine that is busy with other things.
 
 using nlohmann::json;
 using zeroplan::test::CommandResult;
@@ -25,8 +25,8 @@ const std::string kModel = " validate layers=2,hidden=32,heads=2,vocab=101 --seq
 
 CommandResult run(const std::string& environment, const std::string& words,
                   const std::string& program = ZEROPLAN_EMULATED_PROGRAM) {
-  return run_shell("env ZEROPLAN_EMULATED_TELL=1 " + environment + " timeout --kill-after=5 60 '" + program +
-                   "'" + kModel + "--timeout 2 -o json " + words +
+  return run_shell("env ZEROPLAN_EMULATED_TELL=1 " + environment + " timeout --kill-after=5 120 '" + program +
+                   "'" + kModel + "-o json " + words +
                    (words.find("--steps") == std::string::npos ? " --steps 2" : ""));
 }
 
@@ -86,11 +86,12 @@ const std::vector<Failure> kFailures{
      "--device cuda:0 --gpus 2 --zero 3",
      4,
      {"unspecified launch failure"}},
+    // Whoever waits longest gives up first, and the others may hear of that before they give up themselves.
     {"a rank that does not come",
      "ZEROPLAN_EMULATED_FAIL_NCCL=5:0",
-     "--device cuda --gpus 2 --zero 2",
+     "--device cuda --gpus 2 --zero 2 --timeout 2",
      4,
-     {"step ", "NCCL: call", "the other ranks did not come within 2 s"}},
+     {"step ", "NCCL: call"}},
     {"an NCCL remote error",
      "ZEROPLAN_EMULATED_FAIL_NCCL=5:6",
      "--device cuda --gpus 2 --zero 2",
@@ -210,7 +211,7 @@ TEST_CASE("Ctrl-C ends a run on GPUs after its step, with its record kept and no
                       state = folder.file("state");
     // A shell starts what is behind "&" with SIGINT ignored; env takes that back.
     const CommandResult result = run_shell(
-        "env --default-signal=INT ZEROPLAN_EMULATED_TELL=1 timeout --foreground --kill-after=5 120 "
+        "env --default-signal=INT ZEROPLAN_EMULATED_TELL=1 timeout --foreground 240 "
         "'" ZEROPLAN_EMULATED_PROGRAM "'" +
         kModel + plan + " --steps 100000000 -o json --out '" + record_file + "' --save '" + state + "' 2>'" +
         log + "' & pid=$!; until grep -qE 'step [3-9]/' '" + log +

@@ -23,7 +23,8 @@ namespace zeroplan::emulation {
 inline constexpr bool kFences = true;
 
 // While it lives, of each allocation of a device that holds one of the ranges only the ranges are addressable, to eight bytes.
-// Other allocations stay as they are: a library's workspace is nobody's operand.
+// Other allocations stay as they are: a library's workspace is nobody's operand. An operation that waits for others
+// (queue.hpp, `ready`) has no fence, as a collective reads what other ranks declared.
 class Fence {
  public:
   Fence(const Memory& memory, std::span<const Range> ranges);

@@ -23,8 +23,7 @@ struct Range {
 // its device (cudaErrorLaunchFailure) and a problem of the test (machine.hpp).
 // `ready`, where given, is asked whenever the operation is at the head of its stream: it does not run before that is
 // true, as a collective that waits for the other ranks. It may be asked often, by any thread, and must not call the
-// runtime. Under the address sanitizer `run` reaches of its ranges' allocations the ranges alone (fence.hpp), unless it has a
-// `ready`.
+// runtime.
 // Returns what CUDA's launch would.
 cudaError_t enqueue(cudaStream_t stream, const char* name, std::span<const Range> ranges,
                     std::function<void()> run, std::function<bool()> ready = {});
