@@ -119,7 +119,8 @@ void Engine::run_head(Lock& lock, CUstream_st& stream) {
   if (collects_) history.push_back(fmt::format("{} {}", device, operation.name));
   const std::string_view full = operation.name, name = full.substr(0, full.find('<'));
   for (Injection& injection : failing_operations) {
-    if (injection.name == name && injection.n > 0 && --injection.n == 0) return fail(device, injection.error);
+    const bool is_it = injection.name == full || injection.name == name;
+    if (is_it && injection.n > 0 && --injection.n == 0) return fail(device, injection.error);
   }
   state(device).running = &stream;
   run_operation(lock, stream, operation);
