@@ -74,8 +74,7 @@ MUTANTS = [
     ("what a recording counts is counted twice", f"{DEVICE}/cuda_device.cpp",
      "  products_.count(-products);", "", DEVICE_TESTS),
     ("a bias is that of the first product of its shape", f"{DEVICE}/product.cpp",
-     "  if (product.has_bias) {\n    set(cublasLtMatmulDescSetAttribute, description.get()",
-     "  if (false && product.has_bias) {\n    set(cublasLtMatmulDescSetAttribute, description.get()", f"{PRODUCTS},{TRAINING}"),
+     "  if (product.has_bias) point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);\n", "", PRODUCTS),
     ("recordings outlive the step that they are of", PLAYER,
      "  times_played_ = 0;\n  find_sections(step);", "  find_sections(step);", TRAINING),
 
