@@ -134,14 +134,20 @@ std::string write_html(const std::vector<Block>& blocks) {
                  "'; img-src data:; base-uri 'none'; form-action 'none'\">\n";
   writer.text += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
                  escaped(title_of(blocks)) + "</title>\n";
-  writer.text += "<style>" + std::string(assets.style) + "</style>\n</head>\n<body>\n<main>\n";
+  writer.text += "<style>";
+  for (const std::string_view piece : assets.style) writer.text += piece;
+  writer.text += "</style>\n</head>\n<body>\n<main>\n";
   const bool has_headline = std::any_of(blocks.begin(), blocks.end(), [](const Block& block) {
     return std::holds_alternative<Headline>(block);
   });
   if (!has_headline) writer.text += "<h1>" + escaped(title_of(blocks)) + "</h1>\n";
   for (const Block& block : blocks) std::visit(writer, block);
   writer.text += "</main>\n";
-  if (!assets.script.empty()) writer.text += "<script>" + std::string(assets.script) + "</script>\n";
+  if (!assets.script.empty()) {
+    writer.text += "<script>";
+    for (const std::string_view piece : assets.script) writer.text += piece;
+    writer.text += "</script>\n";
+  }
   return writer.text + "</body>\n</html>\n";
 }
 

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 namespace zeroplan::reports {
 
 // What every page carries, joined when the program is built (join_assets.py).
 struct PageAssets {
-  std::string_view style, style_digest;    // the digest as a content security policy names it: sha256-...
-  std::string_view script, script_digest;  // empty: built without Vega, pages have tables only
+  // In pieces, as compilers take no string of that length; digests as a content security policy names them, sha256-...
+  std::vector<std::string_view> style;
+  std::string_view style_digest;
+  std::vector<std::string_view> script;  // empty: built without Vega, pages have tables only
+  std::string_view script_digest;
 };
 const PageAssets& page_assets();
 

@@ -33,13 +33,12 @@ function require(name){
 }
 %s})();
 """
-PIECE = 12_000  # of a string literal
+PIECE = 12_000  # of a string literal, of which compilers join few: one is at most 65,536 long in standard C++
 
 
-def literal(text):
-    pieces = [text[i:i + PIECE] for i in range(0, len(text), PIECE)] or [""]
+def literals(text):
     assert ')zp"' not in text
-    return "\n".join(f'R"zp({piece})zp"' for piece in pieces)
+    return ",\n".join(f'R"zp({text[i:i + PIECE]})zp"' for i in range(0, len(text), PIECE))
 
 
 def digest(text):
@@ -67,9 +66,9 @@ def main():
 namespace zeroplan::reports {{
 const PageAssets& page_assets() {{
   static const PageAssets assets{{
-      {literal(style)},
+      {{{literals(style)}}},
       "{digest(style)}",
-      {literal(script)},
+      {{{literals(script)}}},
       "{digest(script)}"}};
   return assets;
 }}

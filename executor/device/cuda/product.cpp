@@ -170,18 +170,19 @@ void Products::run(std::string_view name, const Product& product, const Operands
                                        launcher.workspace_bytes, workspace));
   }
   if (product.rows == 0 || product.columns == 0 || product.batches == 0) return;
-  const auto& [description, a, b, d, algorithm, found] = plan_of(name, product, operands, launcher);
-  check(found, name, product, "has no algorithm");
+  const Plan& plan = plan_of(name, product, operands, launcher);
+  check(plan.found, name, product, "has no algorithm");
   const auto point = [&](cublasLtMatmulDescAttributes_t attribute, const std::byte* memory) {
-    set(cublasLtMatmulDescSetAttribute, description.get(), attribute, memory, name, product);
+    set(cublasLtMatmulDescSetAttribute, plan.description.get(), attribute, memory, name, product);
   };
   if (product.has_bias) point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (product.has_gelu) point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.before_gelu);
   const float kept = product.adds ? 1 : 0;
-  check(cublasLtMatmul(library_.get(), description.get(), &scale, operands.a, a.get(), operands.b, b.get(),
-                       &kept, operands.d, d.get(), operands.d, d.get(), &algorithm, launcher.workspace,
-                       static_cast<std::size_t>(workspace), launcher.stream),
-        name, product, "refuses it");
+  check(
+      cublasLtMatmul(library_.get(), plan.description.get(), &scale, operands.a, plan.a.get(), operands.b,
+                     plan.b.get(), &kept, operands.d, plan.d.get(), operands.d, plan.d.get(), &plan.algorithm,
+                     launcher.workspace, static_cast<std::size_t>(workspace), launcher.stream),
+      name, product, "refuses it");
   flops_.fetch_add(static_cast<Flops>(2 * product.rows * product.columns * product.depth * product.batches),
                    std::memory_order_relaxed);
 }

@@ -31,6 +31,7 @@ Engine::~Engine() {
     stopped_.notify_all();
   }
   idle_.join();
+  for (const DeviceState& device : devices_) delete device.default_stream;  // which no program gives back
 }
 
 int Engine::current_device() {
