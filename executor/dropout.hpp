@@ -64,7 +64,10 @@ class Dropout {
     const PhiloxWords drawn =
         philox({{static_cast<std::uint32_t>(four), static_cast<std::uint32_t>(four >> 32U), step, 0}}, key_);
     unsigned kept = 0;
-    for (unsigned i = 0; i < 4; ++i) kept |= (drawn.word[i] >= lowest_kept_ ? 1U : 0U) << i;
+    for (unsigned i = 0; i < 4;
+         ++i) {  // of `kept |= (... ? 1 : 0) << i` GCC 12 with -fsanitize=undefined makes other code
+      if (drawn.word[i] >= lowest_kept_) kept |= 1U << i;
+    }
     return kept;
   }
 
