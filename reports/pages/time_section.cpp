@@ -15,7 +15,6 @@
 namespace zeroplan::reports {
 namespace {
 
-using predict::ExposedPart;
 using predict::TraceEvent;
 
 constexpr double kMilli = 1e-3, kMicro = 1e-6;

@@ -93,7 +93,7 @@ inline Values activate(const Values& before, program::ActivationKind kind, std::
 }
 
 struct AttentionShape {
-  std::int64_t sequences, sequence, heads, kv_heads, head_dim;
+  std::int64_t sequences = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
   program::ModelConstants model{};
 
   bool sees(std::int64_t query, std::int64_t key) const {

@@ -24,11 +24,11 @@ struct Product {
   program::DataType factors = program::DataType::fp32, result = program::DataType::fp32;
   bool adds = false;      // to what is in D
   bool has_bias = false;  // `rows` elements of the result's type, added to each column
-  bool has_gelu =
-      false;  // D is GELU (tanh form) of the sum, which is kept beside it, laid out and rounded as D
+  bool has_gelu = false;  // D is GELU (tanh form) of the sum, which is kept beside D, in its layout and type
   std::int64_t batches = 1;  // products of the same shape, whose matrices are so many elements apart
   std::int64_t a_stride = 0, b_stride = 0, d_stride = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): of the comparison that the compiler makes
   auto operator<=>(const Product&) const = default;
 };
 

@@ -88,4 +88,5 @@ void wait_for_copies(unsigned groups_left);
 }  // namespace zeroplan::emulation
 
 // The indices of the running lane, as CUDA spells them.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): kernels find them under these names
 extern thread_local constinit zeroplan::emulation::Index3 threadIdx, blockIdx, blockDim, gridDim;

@@ -13,6 +13,7 @@ struct cublasLtContext {
 
 namespace zeroplan::emulation {
 
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): nobody reads what is behind the handle
 struct MatmulDescription : cublasLtMatmulDescOpaque_t {
   std::int32_t a_transposed = CUBLAS_OP_N, b_transposed = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -22,6 +23,7 @@ struct MatmulDescription : cublasLtMatmulDescOpaque_t {
   std::int64_t before_gelu_leading = 0;
 };
 
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): nobody reads what is behind the handle
 struct MatrixLayout : cublasLtMatrixLayoutOpaque_t {
   cudaDataType type = CUDA_R_32F;
   std::int64_t rows = 0, columns = 0, leading = 0;
@@ -34,6 +36,7 @@ struct MatrixLayout : cublasLtMatrixLayoutOpaque_t {
   }
 };
 
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): nobody reads what is behind the handle
 struct MatmulPreference : cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace_bytes = 0;
   std::uint32_t reduction_schemes = 7;
