@@ -283,8 +283,9 @@ TEST_CASE("a run with dropout is compared with one rank, and goes on with its ma
   CHECK(losses_of(whole) != losses_of(record_of(any_rate + "--dropout-rate 0 --steps 5")));
   const TemporaryFolder folder;
   const std::string file = folder.file("state");
-  json parts = losses_of(record_of(plan + "--steps 2 --save '" + file + "'"));
-  for (const json& loss : losses_of(record_of(plan + "--warm-up 0 --steps 3 --resume '" + file + "'")))
+  json parts = losses_of(record_of(fmt::format("{}--steps 2 --save '{}'", plan, file)));
+  for (const json& loss :
+       losses_of(record_of(fmt::format("{}--warm-up 0 --steps 3 --resume '{}'", plan, file))))
     parts.push_back(loss);
   CHECK(parts == losses_of(whole));
 }

@@ -68,7 +68,7 @@ struct Copy {
 
 // Of the meetings of a warp, in turn: lanes come to the next one while others have not left this one.
 struct WarpOrderings {
-  std::array<Ordering, 64> all;
+  std::array<Ordering, 64> all{};
   std::size_t next = 0;
 
   Ordering* take() { return &all[next++ % all.size()]; }
@@ -317,7 +317,7 @@ class Grid {
   Place barrier_;
   std::uint64_t barriers_ = 0;  // that have been
   // Two in turn: at the next barrier lanes come while others have not left this one.
-  std::array<Ordering, 2> barrier_orderings_;
+  std::array<Ordering, 2> barrier_orderings_{};
   Ordering start_, end_;  // of a block
   Identity identity_;     // of the scheduler
   std::exception_ptr failure_;

@@ -363,6 +363,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, nc
           return network().problem(ncclInvalidArgument,
                                    fmt::format("windows of {} have other sizes", clique->name));
         }
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): a handle is a number that nobody follows
         *win = reinterpret_cast<ncclWindow_t>(++network().next_window);
         network().windows.emplace(*win, comm);
         return ncclSuccess;
