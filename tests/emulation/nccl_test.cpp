@@ -219,6 +219,7 @@ TEST_CASE("a communicator that others use in another order is named") {
   ncclUniqueId ids[2];
   for (ncclUniqueId& id : ids) REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
   std::vector<std::jthread> ranks;
+  ranks.reserve(2);
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       BareDevice device(rank);

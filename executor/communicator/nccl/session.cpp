@@ -12,6 +12,7 @@
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 #define ZEROPLAN_NCCL_WINDOWS
 // An older library than was compiled against may be there.
+// NOLINTBEGIN(readability-redundant-declaration, readability-identifier-naming): NVIDIA's, declared again to be weak
 extern "C" {
 __attribute__((weak)) ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 __attribute__((weak)) ncclResult_t ncclMemFree(void* ptr);
@@ -19,6 +20,7 @@ __attribute__((weak)) ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void*
                                                           ncclWindow_t* win, int winFlags);
 __attribute__((weak)) ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 }
+// NOLINTEND(readability-redundant-declaration, readability-identifier-naming)
 #endif
 
 namespace zeroplan::executor {
