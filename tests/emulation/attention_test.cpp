@@ -206,7 +206,7 @@ TEST_CASE("attention on emulated GPUs: tensor cores of V100") {
   const auto starts = [&](const std::string& kernel) {
     const std::vector<std::string> history = machine.history();
     return std::count_if(history.begin(), history.end(),
-                         [&](const std::string& one) { return one.find(kernel) != one.npos; });
+                         [&](const std::string& one) { return one.find(kernel) != std::string::npos; });
   };
   for (const std::int64_t head_dim : {64, 80, 96, 128, 256})
     check_flash(device, shape_of(140, head_dim), false, DataType::fp16);

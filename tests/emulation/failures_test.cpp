@@ -107,7 +107,7 @@ void check(const CommandResult& result, int exit_code, const std::vector<std::st
   const auto reason = record["reason"].get<std::string>();
   for (const std::string& part : said) {
     const bool is_said = reason.find(part) != std::string::npos;
-    const std::string what = part + " is not in: " + reason;
+    const std::string what = fmt::format("{} is not in: {}", part, reason);
     CHECK_MESSAGE(is_said, what);
   }
 }
@@ -210,12 +210,13 @@ TEST_CASE("Ctrl-C ends a run on GPUs after its step, with its record kept and no
     const std::string log = folder.file("log"), record_file = folder.file("record"),
                       state = folder.file("state");
     // A shell starts what is behind "&" with SIGINT ignored; env takes that back.
-    const CommandResult result = run_shell(
-        "env --default-signal=INT ZEROPLAN_EMULATED_TELL=1 timeout --foreground 240 "
-        "'" ZEROPLAN_EMULATED_PROGRAM "'" +
-        kModel + plan + " --steps 100000000 -o json --out '" + record_file + "' --save '" + state + "' 2>'" +
-        log + "' & pid=$!; until grep -qE 'step [3-9]/' '" + log +
-        "'; do kill -0 $pid || break; sleep 0.05; done; kill -INT $pid; wait $pid");
+    const CommandResult result =
+        run_shell(fmt::format("env --default-signal=INT ZEROPLAN_EMULATED_TELL=1 timeout --foreground 240 "
+                              "'{}'{}{} --steps 100000000 -o json "
+                              "--out '{}' --save '{}' 2>'{}' & pid=$!; until grep -qE 'step [3-9]/' '{}'; do "
+                              "kill -0 $pid || break; sleep "
+                              "0.05; done; kill -INT $pid; wait $pid",
+                              ZEROPLAN_EMULATED_PROGRAM, kModel, plan, record_file, state, log, log));
     const std::string told = read_file(log);
     CAPTURE(told);
     CHECK(result.exit_code == 130);

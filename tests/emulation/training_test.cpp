@@ -138,8 +138,8 @@ TEST_CASE(
 
 TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processors do") {
   struct Layout {
-    int stage;
-    std::int64_t data_parallel, tensor_parallel;
+    int stage = 0;
+    std::int64_t data_parallel = 1, tensor_parallel = 1;
     bool dropout = false;
   };
   for (const auto& [stage, data_parallel, tensor_parallel, dropout] :
