@@ -32,7 +32,6 @@ using emulation::Policy;
 using emulation::Schedule;
 using executor::ArenaSize;
 using executor::ControlPlane;
-using executor::DataPlane;
 using executor::Device;
 
 namespace {

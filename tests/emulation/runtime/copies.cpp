@@ -6,7 +6,6 @@
 
 // Memory of devices and of the host, and what copies and fills it.
 
-using zeroplan::emulation::Allocation;
 using zeroplan::emulation::captures;
 using zeroplan::emulation::Engine;
 using zeroplan::emulation::enqueue;
@@ -153,6 +152,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     *attributes = {};
     attributes->device = -1;
     if (!found) return cudaSuccess;
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): CUDA gives it back so
     void* pointer = const_cast<void*>(ptr);
     attributes->type = found->allocation.pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
     attributes->device = found->allocation.device;

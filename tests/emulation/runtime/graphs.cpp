@@ -135,7 +135,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* pGraph) {
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,
-                                          unsigned long long) {
+                                          unsigned long long) {  // NOLINT(google-runtime-int): NVIDIA's
   return runtime_call("cudaGraphInstantiateWithFlags", [&](Engine& the, Engine::Lock&) {
     if (!the.graphs.contains(graph)) return cudaErrorInvalidValue;
     *pGraphExec = zeroplan::emulation::make_exec(the, graph->graph);

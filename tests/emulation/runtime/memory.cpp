@@ -9,6 +9,7 @@
 
 #include "runtime/queue.hpp"
 
+// NOLINTBEGIN(performance-no-int-to-ptr): what a program takes for pointers are numbers here
 namespace zeroplan::emulation {
 
 namespace {
@@ -165,3 +166,4 @@ std::size_t Memory::used(int device) const {
 }
 
 }  // namespace zeroplan::emulation
+// NOLINTEND(performance-no-int-to-ptr)
