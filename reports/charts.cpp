@@ -51,6 +51,47 @@ Json data_of(const std::vector<Mark>& marks) {
   return rows;
 }
 
+// From 0 to the largest of the rows' field and of the marks.
+Json value_scale(const char* name, const char* field, const char* range) {
+  return {{"name", name},
+          {"type", "linear"},
+          {"domain",
+           {{"fields",
+             Json::array({{{"data", "rows"}, {"field", field}}, {{"data", "marks"}, {"field", "v"}}})}}},
+          {"range", range},
+          {"nice", true},
+          {"zero", true}};
+}
+
+// As many ticks as there is room for.
+Json bottom_axis(std::string_view title) {
+  return {{"orient", "bottom"},
+          {"scale", "x"},
+          {"title", title},
+          {"tickCount", {{"signal", "max(2, floor(width / 80))"}}}};
+}
+// Of bars and lanes: their names, and what is measured.
+Json lane_axes(std::string_view title) {
+  Json bottom = bottom_axis(title);
+  bottom["grid"] = true;
+  return Json::array(
+      {{{"orient", "left"}, {"scale", "y"}, {"domain", false}, {"ticks", false}}, std::move(bottom)});
+}
+
+// The line of a mark, and the text of a mark or a peak, at a place.
+Json mark_line(Json place) {
+  place["stroke"] = {{"value", "currentColor"}};
+  place["strokeDash"] = {{"value", Json::array({4, 3})}};
+  return {{"type", "rule"}, {"from", {{"data", "marks"}}}, {"encode", {{"update", std::move(place)}}}};
+}
+Json mark_text(const char* data, const char* field, Json place) {
+  place["baseline"] = {{"value", "bottom"}};
+  place["fill"] = {{"value", "currentColor"}};
+  place["limit"] = {{"signal", "width"}};
+  place["text"] = {{"field", field}};
+  return {{"type", "text"}, {"from", {{"data", data}}}, {"encode", {{"update", std::move(place)}}}};
+}
+
 }  // namespace
 
 const std::vector<Shade>& memory_shades() {
@@ -88,53 +129,24 @@ Drawing bars_chart(const std::vector<Bar>& bars, const std::vector<Shade>& shade
       Json::array({{{"name", "rows"}, {"values", rows}}, {{"name", "marks"}, {"values", data_of(marks)}}});
   spec["scales"] = Json::array(
       {{{"name", "y"}, {"type", "band"}, {"domain", names}, {"range", "height"}, {"padding", 0.2}},
-       {{"name", "x"},
-        {"type", "linear"},
-        {"domain",
-         {{"fields",
-           Json::array({{{"data", "rows"}, {"field", "x1"}}, {{"data", "marks"}, {"field", "v"}}})}}},
-        {"range", "width"},
-        {"nice", true},
-        {"zero", true}},
+       value_scale("x", "x1", "width"),
        shade_scale(shown)});
-  spec["axes"] = Json::array({{{"orient", "left"}, {"scale", "y"}, {"domain", false}, {"ticks", false}},
-                              {{"orient", "bottom"},
-                               {"scale", "x"},
-                               {"title", unit},
-                               {"grid", true},
-                               {"tickCount", {{"signal", "max(2, floor(width / 80))"}}}}});
-  spec["marks"] =
-      Json::array({{{"type", "rect"},
-                    {"name", "bars"},
-                    {"from", {{"data", "rows"}}},
-                    {"encode",
-                     {{"update",
-                       {{"x", scaled("x", "x0")},
-                        {"x2", scaled("x", "x1")},
-                        {"y", scaled("y", "b")},
-                        {"height", {{"scale", "y"}, {"band", 1}}},
-                        {"fill", scaled("shade", "p")},
-                        {"tooltip", {{"signal", "datum.p + ': ' + format(datum.v, ',.4~g')"}}}}}}}},
-                   {{"type", "rule"},
-                    {"from", {{"data", "marks"}}},
-                    {"encode",
-                     {{"update",
-                       {{"x", scaled("x", "v")},
-                        {"y", {{"value", 0}}},
-                        {"y2", {{"signal", "height"}}},
-                        {"stroke", {{"value", "currentColor"}}},
-                        {"strokeDash", {{"value", Json::array({4, 3})}}}}}}}},
-                   {{"type", "text"},
-                    {"from", {{"data", "marks"}}},
-                    {"encode",
-                     {{"update",
-                       {{"x", scaled("x", "v")},
-                        {"y", {{"value", -4}}},
-                        {"align", {{"value", "right"}}},
-                        {"baseline", {{"value", "bottom"}}},
-                        {"fill", {{"value", "currentColor"}}},
-                        {"limit", {{"signal", "width"}}},
-                        {"text", {{"field", "t"}}}}}}}}});
+  spec["axes"] = lane_axes(unit);
+  spec["marks"] = Json::array(
+      {{{"type", "rect"},
+        {"name", "bars"},
+        {"from", {{"data", "rows"}}},
+        {"encode",
+         {{"update",
+           {{"x", scaled("x", "x0")},
+            {"x2", scaled("x", "x1")},
+            {"y", scaled("y", "b")},
+            {"height", {{"scale", "y"}, {"band", 1}}},
+            {"fill", scaled("shade", "p")},
+            {"tooltip", {{"signal", "datum.p + ': ' + format(datum.v, ',.4~g')"}}}}}}}},
+       mark_line({{"x", scaled("x", "v")}, {"y", {{"value", 0}}}, {"y2", {{"signal", "height"}}}}),
+       mark_text("marks", "t",
+                 {{"x", scaled("x", "v")}, {"y", {{"value", -4}}}, {"align", {{"value", "right"}}}})});
   return {spec.dump(), shown};
 }
 
@@ -175,23 +187,13 @@ Drawing levels_chart(const std::vector<Level>& levels, double end, const std::ve
       Json::array({{{"name", "rows"}, {"values", rows}, {"transform", Json::array({fold, formula, stack})}},
                    {{"name", "marks"}, {"values", data_of(marks)}},
                    {{"name", "peak"}, {"values", peaks}}});
-  spec["scales"] = Json::array(
-      {{{"name", "x"}, {"type", "linear"}, {"domain", Json::array({0, end})}, {"range", "width"}},
-       {{"name", "y"},
-        {"type", "linear"},
-        {"domain",
-         {{"fields",
-           Json::array({{{"data", "rows"}, {"field", "y1"}}, {{"data", "marks"}, {"field", "v"}}})}}},
-        {"range", "height"},
-        {"nice", true},
-        {"zero", true}},
-       {{"name", "color"}, {"type", "ordinal"}, {"domain", numbers}, {"range", colors_of(shown)}},
-       shade_scale(shown)});
-  spec["axes"] = Json::array({{{"orient", "bottom"},
-                               {"scale", "x"},
-                               {"title", time_unit},
-                               {"tickCount", {{"signal", "max(2, floor(width / 80))"}}}},
-                              {{"orient", "left"}, {"scale", "y"}, {"title", unit}, {"grid", true}}});
+  spec["scales"] =
+      Json::array({{{"name", "x"}, {"type", "linear"}, {"domain", Json::array({0, end})}, {"range", "width"}},
+                   value_scale("y", "y1", "height"),
+                   {{"name", "color"}, {"type", "ordinal"}, {"domain", numbers}, {"range", colors_of(shown)}},
+                   shade_scale(shown)});
+  spec["axes"] = Json::array(
+      {bottom_axis(time_unit), {{"orient", "left"}, {"scale", "y"}, {"title", unit}, {"grid", true}}});
   spec["marks"] =
       Json::array({{{"type", "group"},
                     {"from", {{"facet", {{"name", "area"}, {"data", "rows"}, {"groupby", "p"}}}}},
@@ -204,26 +206,11 @@ Drawing levels_chart(const std::vector<Level>& levels, double end, const std::ve
                                                 {"y", scaled("y", "y0")},
                                                 {"y2", scaled("y", "y1")},
                                                 {"fill", scaled("color", "p")}}}}}}})}},
-                   {{"type", "rule"},
-                    {"from", {{"data", "marks"}}},
-                    {"encode",
-                     {{"update",
-                       {{"x", {{"value", 0}}},
-                        {"x2", {{"signal", "width"}}},
-                        {"y", scaled("y", "v")},
-                        {"stroke", {{"value", "currentColor"}}},
-                        {"strokeDash", {{"value", Json::array({4, 3})}}}}}}}},
-                   {{"type", "text"},
-                    {"from", {{"data", "marks"}}},
-                    {"encode",
-                     {{"update",
-                       {{"x", {{"signal", "width"}}},
-                        {"y", {{"scale", "y"}, {"field", "v"}, {"offset", -4}}},
-                        {"align", {{"value", "right"}}},
-                        {"baseline", {{"value", "bottom"}}},
-                        {"fill", {{"value", "currentColor"}}},
-                        {"limit", {{"signal", "width"}}},
-                        {"text", {{"field", "t"}}}}}}}},
+                   mark_line({{"x", {{"value", 0}}}, {"x2", {{"signal", "width"}}}, {"y", scaled("y", "v")}}),
+                   mark_text("marks", "t",
+                             {{"x", {{"signal", "width"}}},
+                              {"y", {{"scale", "y"}, {"field", "v"}, {"offset", -4}}},
+                              {"align", {{"value", "right"}}}}),
                    {{"type", "symbol"},
                     {"from", {{"data", "peak"}}},
                     {"encode",
@@ -232,17 +219,10 @@ Drawing levels_chart(const std::vector<Level>& levels, double end, const std::ve
                         {"y", scaled("y", "v")},
                         {"fill", {{"value", "currentColor"}}},
                         {"size", {{"value", 40}}}}}}}},
-                   {{"type", "text"},
-                    {"from", {{"data", "peak"}}},
-                    {"encode",
-                     {{"update",
-                       {{"x", scaled("x", "t")},
-                        {"y", {{"scale", "y"}, {"field", "v"}, {"offset", -8}}},
-                        {"align", {{"signal", "datum.t * 2 > domain('x')[1] ? 'right' : 'left'"}}},
-                        {"baseline", {{"value", "bottom"}}},
-                        {"fill", {{"value", "currentColor"}}},
-                        {"limit", {{"signal", "width"}}},
-                        {"text", {{"field", "n"}}}}}}}}});
+                   mark_text("peak", "n",
+                             {{"x", scaled("x", "t")},
+                              {"y", {{"scale", "y"}, {"field", "v"}, {"offset", -8}}},
+                              {"align", {{"signal", "datum.t * 2 > domain('x')[1] ? 'right' : 'left'"}}}})});
   return {spec.dump(), shown};
 }
 
@@ -264,12 +244,7 @@ Drawing spans_chart(const std::vector<Span>& spans, const std::vector<std::strin
       {{{"name", "x"}, {"type", "linear"}, {"domain", Json::array({0, end})}, {"range", "width"}},
        {{"name", "y"}, {"type", "band"}, {"domain", lanes}, {"range", "height"}, {"padding", 0.15}},
        shade_scale(shown)});
-  spec["axes"] = Json::array({{{"orient", "left"}, {"scale", "y"}, {"domain", false}, {"ticks", false}},
-                              {{"orient", "bottom"},
-                               {"scale", "x"},
-                               {"title", time_unit},
-                               {"grid", true},
-                               {"tickCount", {{"signal", "max(2, floor(width / 80))"}}}}});
+  spec["axes"] = lane_axes(time_unit);
   spec["marks"] =
       Json::array({{{"type", "rect"},
                     {"name", "spans"},

@@ -77,7 +77,7 @@ Data plan_page_data(const PlanPage& page) {
   for (const char* key : {"inputs", "approximations", "assumed", "notes", "result"})
     data.set(key, *fit.find(key));
   return data.set("memory", memory_data(page))
-      .set("time", time_data(page))
+      .set("time", time_data(page, *fit.find("result")))
       .set("what_if", what_if_data(page))
       .set("owned", owned_data(page));
 }

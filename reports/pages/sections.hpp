@@ -17,7 +17,8 @@ void add_memory(std::vector<Block>& blocks, const PlanPage& page, const Data& da
 
 // time.waterfall: from the time that the model's FLOPs take at the device's peak to the step.
 // time.layer: one layer's forward and backward by stream.
-Data time_data(const PlanPage& page);
+// `result`: figures_data() of the plan.
+Data time_data(const PlanPage& page, const Data& result);
 void add_time(std::vector<Block>& blocks, const Data& data);
 
 // what_if: rows of recomputation, GPUs and micro-batch.

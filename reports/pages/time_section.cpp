@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "reports/charts.hpp"
-#include "reports/figures.hpp"
 #include "reports/keyed_table.hpp"
 #include "reports/pages/sections.hpp"
 #include "reports/speed.hpp"
@@ -184,15 +183,13 @@ void add_layer(std::vector<Block>& blocks, const Data& data, const std::string& 
 
 }  // namespace
 
-Data time_data(const PlanPage& page) {
+Data time_data(const PlanPage& page, const Data& result) {
   const std::int64_t layer = page.fit.model.layers / 2;
   Data layers = Data::map();
   layers.set("layer", layer);
   for (const program::Phase phase : {program::Phase::forward, program::Phase::backward})
     layers.set(std::string(program::name_of(phase)), layer_spans(page.trace, layer, phase));
-  return Data::map()
-      .set("waterfall", waterfall(figures_data(page.fit.predicted())))
-      .set("layer", std::move(layers));
+  return Data::map().set("waterfall", waterfall(result)).set("layer", std::move(layers));
 }
 
 void add_time(std::vector<Block>& blocks, const Data& data) {

@@ -184,9 +184,6 @@ TEST_CASE("ranks with an emulated GPU each train over NCCL as ranks on processor
 // What PyTorch was given as masks is drawn on the GPU too: in each layer, micro-batch and step its own.
 TEST_CASE("training with dropout on an emulated GPU: losses and norms of four steps are PyTorch's to 1e-5") {
   const test::PytorchVectors vectors = test::read_pytorch_vectors("gpt_dropout.training.txt");
-  const auto number = [&](const std::string& name, std::size_t i = 0) {
-    return static_cast<float>(vectors.at({name, 0}).at(i));
-  };
   const std::vector<double>& losses = vectors.at({"losses", 0});
   const std::vector<double>& norms = vectors.at({"gradient_norms", 0});
   const describe::Model model =
@@ -196,15 +193,7 @@ TEST_CASE("training with dropout on an emulated GPU: losses and norms of four st
     plan.dropout = true;
     plan.attention = describe::AttentionKernel::materialized;
     const Machine machine({.gpus = std::vector<Gpu>(1), .schedule = {Policy::random, 3}});
-    test::TrainingOptions options = test::pytorch_options();
-    options.steps = static_cast<std::int64_t>(losses.size());
-    options.settings.learning_rate = number("learning_rate");
-    options.settings.beta1 = number("betas", 0);
-    options.settings.beta2 = number("betas", 1);
-    options.settings.epsilon = number("epsilon");
-    options.settings.weight_decay = number("weight_decay");
-    options.settings.decayed = Decayed::all;
-    options.settings.clip_norm = number("clip_norm");
+    test::TrainingOptions options = test::pytorch_training_options(vectors);
     options.device = [](std::int64_t) { return make_cuda_device({}); };
     const test::Training got = test::train(model, plan, options);
     CAPTURE(accumulation);

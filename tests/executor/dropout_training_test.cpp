@@ -105,9 +105,6 @@ TEST_CASE("dropout: loss and every gradient are PyTorch's at every stage and deg
 TEST_CASE("dropout: losses and norms of four steps are PyTorch's to 1e-5: each has masks of its own") {
   const Model model = describe::read_model_spelling(kGpt);
   const PytorchVectors vectors = read_pytorch_vectors("gpt_dropout.training.txt");
-  const auto number = [&](const std::string& name, std::size_t i = 0) {
-    return static_cast<float>(vectors.at({name, 0}).at(i));
-  };
   const std::vector<double>& losses = vectors.at({"losses", 0});
   const std::vector<double>& norms = vectors.at({"gradient_norms", 0});
   for (const std::int64_t ranks : {1, 3}) {
@@ -115,15 +112,7 @@ TEST_CASE("dropout: losses and norms of four steps are PyTorch's to 1e-5: each h
     plan.zero_stage = ranks > 1 ? 3 : 0;
     CAPTURE(ranks);
     WholeModel weights(model, plan);
-    TrainingOptions options = pytorch_options();
-    options.steps = static_cast<std::int64_t>(losses.size());
-    options.settings.learning_rate = number("learning_rate");
-    options.settings.beta1 = number("betas", 0);
-    options.settings.beta2 = number("betas", 1);
-    options.settings.epsilon = number("epsilon");
-    options.settings.weight_decay = number("weight_decay");
-    options.settings.decayed = Decayed::all;
-    options.settings.clip_norm = number("clip_norm");
+    TrainingOptions options = pytorch_training_options(vectors);
     options.visit = [&](Rank& rank, std::int64_t step) {
       if (step == options.steps - 1) weights.collect(rank, State::parameter);
     };

@@ -77,6 +77,22 @@ TrainingOptions pytorch_options() {
   return options;
 }
 
+TrainingOptions pytorch_training_options(const PytorchVectors& training) {
+  const auto number = [&](const std::string& name, std::size_t i = 0) {
+    return static_cast<float>(training.at({name, 0}).at(i));
+  };
+  TrainingOptions options = pytorch_options();
+  options.steps = static_cast<std::int64_t>(training.at({"losses", 0}).size());
+  options.settings.learning_rate = number("learning_rate");
+  options.settings.beta1 = number("betas", 0);
+  options.settings.beta2 = number("betas", 1);
+  options.settings.epsilon = number("epsilon");
+  options.settings.weight_decay = number("weight_decay");
+  options.settings.decayed = Decayed::all;
+  options.settings.clip_norm = number("clip_norm");
+  return options;
+}
+
 // The key's bias has no gradient (a softmax does not see what all its scores share), so what is left of it is
 // measured by its neighbour's.
 static double scale_of(const PytorchVectors& reference, TensorName name) {

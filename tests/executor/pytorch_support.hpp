@@ -30,6 +30,8 @@ describe::Plan pytorch_plan(Division division, std::int64_t tensor_parallel);
 
 // The weights and tokens that the vectors were made with, and a rate of 0.
 TrainingOptions pytorch_options();
+// For the steps of `training`, which has their number and the settings of PyTorch's AdamW.
+TrainingOptions pytorch_training_options(const PytorchVectors& training);
 
 // The largest difference of any tensor that the reference has, relative to the largest value of the tensor;
 // checks each.

@@ -86,9 +86,6 @@ TEST_CASE("pytorch: loss and every gradient to 1e-5, at every stage and degree, 
 TEST_CASE("pytorch: losses, norms and weights of steps with clipping and AdamW to 1e-5") {
   for (const Reference* reference : {&gpt(), &llama()}) {
     const auto& vectors = reference->training;
-    const auto number = [&](const std::string& name, std::size_t i = 0) {
-      return static_cast<float>(vectors.at({name, 0}).at(i));
-    };
     const std::vector<double>& losses = vectors.at({"losses", 0});
     const std::vector<double>& norms = vectors.at({"gradient_norms", 0});
     for (int stage = 0; stage <= 3; ++stage) {
@@ -98,15 +95,7 @@ TEST_CASE("pytorch: losses, norms and weights of steps with clipping and AdamW t
         CAPTURE(stage);
         CAPTURE(tp);
         WholeModel weights(reference->model, plan);
-        TrainingOptions options = pytorch_options();
-        options.steps = static_cast<std::int64_t>(losses.size());
-        options.settings.learning_rate = number("learning_rate");
-        options.settings.beta1 = number("betas", 0);
-        options.settings.beta2 = number("betas", 1);
-        options.settings.epsilon = number("epsilon");
-        options.settings.weight_decay = number("weight_decay");
-        options.settings.decayed = Decayed::all;
-        options.settings.clip_norm = number("clip_norm");
+        TrainingOptions options = pytorch_training_options(vectors);
         options.visit = [&](Rank& rank, std::int64_t step) {
           if (step == options.steps - 1) weights.collect(rank, State::parameter);
         };
